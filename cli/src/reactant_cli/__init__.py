@@ -1,0 +1,1 @@
+"""The `reactant` command for people."""

@@ -1,0 +1,1 @@
+"""Plumbing that ReactantServer's services share: config, logs, rpc, web, lifecycle, bundles."""

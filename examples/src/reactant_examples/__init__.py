@@ -1,0 +1,1 @@
+"""Real models: bundle builders and clients."""

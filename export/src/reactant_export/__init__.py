@@ -1,0 +1,1 @@
+"""Writes and verifies model bundles."""

@@ -1,0 +1,1 @@
+"""Every decision of ReactantServer as pure functions: values in, values out."""

@@ -1,0 +1,1 @@
+"""StableHLO artifacts: read, check, compile ahead of time and call."""

@@ -1,0 +1,1 @@
+"""One KServe V2 address in front of many workers."""

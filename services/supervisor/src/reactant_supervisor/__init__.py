@@ -1,0 +1,1 @@
+"""Starts, watches and restarts the processes of one machine."""

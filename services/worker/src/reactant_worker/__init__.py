@@ -1,0 +1,1 @@
+"""Serves compiled models on one device over KServe V2 gRPC."""
