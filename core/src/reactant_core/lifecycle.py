@@ -1,0 +1,119 @@
+"""How a service process starts, is asked to stop, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import final
+
+from reactant_core.logs import get_logger
+
+_log = get_logger(__name__)
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@final
+class Stop:
+    """The one question a service asks while it runs: has it been asked to stop?
+
+    Attributes:
+        requested: set once, by the first signal or by `request`.
+        reason: what set it, such as `SIGTERM`; None before.
+    """
+
+    __slots__ = ("reason", "requested")
+
+    def __init__(self) -> None:
+        self.requested = asyncio.Event()
+        self.reason: str | None = None
+
+    def request(self, reason: str) -> None:
+        """Asks for the stop from inside the process; only the first reason is kept."""
+        if self.reason is None:
+            self.reason = reason
+        self.requested.set()
+
+
+def run(main: Callable[[Stop], Awaitable[int]]) -> int:
+    """Runs `main` to its end on a new event loop (uvloop where there is one) and returns its exit code.
+
+    The first SIGTERM or SIGINT sets `Stop.requested`; the second ends the process at once with code
+    128 + signal, without clean-up, even when the loop is busy. An exception out of `main` is logged
+    with its traceback and gives code 1. Must be called from the main thread; handlers found there are
+    put back on return.
+    """
+    with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+        return runner.run(_main(main))
+
+
+async def _main(main: Callable[[Stop], Awaitable[int]]) -> int:
+    stop = Stop()
+    with _signals(stop, asyncio.get_running_loop()):
+        try:
+            return await main(stop)
+        except Exception:
+            _log.exception("service failed")
+            return 1
+
+
+@contextmanager
+def _signals(stop: Stop, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    seen = 0
+
+    # Not loop.add_signal_handler: its callbacks wait for the loop, and the second signal is for the case
+    # where the loop does not turn any more.
+    def on_signal(number: int, _: FrameType | None) -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            os._exit(128 + number)
+        loop.call_soon_threadsafe(stop.request, signal.Signals(number).name)
+
+    before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform == "win32":
+        return asyncio.new_event_loop()
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+def die_with_parent(sig: signal.Signals = signal.SIGTERM, *, parent: int | None = None) -> bool:
+    """Asks the kernel to send `sig` to this process when the thread that started it ends (Linux).
+
+    Args:
+        sig: what to send.
+        parent: process id of the parent as the parent knew it. When that process is already gone, `sig`
+            is sent right away, which closes the race between start and this call.
+
+    Returns:
+        False where the kernel offers no such thing.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(sig), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), sig)
+    return True
