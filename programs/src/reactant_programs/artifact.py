@@ -1,0 +1,96 @@
+"""Reads a StableHLO artifact: what it takes and gives, and a form of it that is safe to compile."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from reactant_core.bundle.signature import Signature, TensorType
+
+from reactant_core.bundle.errors import BundleError
+from reactant_programs.custom_calls import refused_targets
+from reactant_programs.inspector import Inspector, InspectorError
+
+SIZE_LIMIT_BYTES: Final = 256 << 20
+"""Weights are arguments, so a program is small; one this large has its weights baked in."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One checked program.
+
+    Attributes:
+        path: the file it was read from.
+        digest: SHA-256 (hex) of the normalised program: equal for equal computations, whatever the file,
+            the module or the exported function was called.
+        portable: the normalised program, a StableHLO portable artifact without debug locations and
+            without donation or aliasing marks (a program never overwrites its arguments).
+        signature: arguments and results of @main, a platform index left out.
+        stablehlo_version: the version it was written for, "X.Y.Z", or "" for MLIR text.
+        custom_calls: targets of its custom calls, sorted; all of them allowed.
+        platforms: JAX's platform names ("cpu", "cuda", ...) when its first argument is a platform index,
+            in the index's order; empty for a program of one platform or of any.
+    """
+
+    path: Path
+    digest: str
+    portable: bytes
+    signature: Signature
+    stablehlo_version: str
+    custom_calls: tuple[str, ...]
+    platforms: tuple[str, ...]
+
+
+_inspector = Inspector()
+
+
+def read_artifact(path: Path) -> Artifact:
+    """Reads and checks one artifact; safe to call from many threads.
+
+    The bytes are parsed in a child process first: damaged ones can crash MLIR's reader.
+
+    Raises:
+        BundleError: naming the file. Too large, unreadable, neither bytecode nor text, damaged, written for
+            a StableHLO version outside what this server reads (both are named), no @main, dynamic shapes,
+            more than one device, custom calls off the list, or several platforms without their names.
+    """
+    try:
+        size = path.stat().st_size
+        if size > SIZE_LIMIT_BYTES:
+            raise BundleError(
+                (f"{path.name}: {size} bytes, the limit is {SIZE_LIMIT_BYTES}: weights must be arguments",)
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise BundleError((f"{path.name}: cannot be read: {error.strerror or error}",)) from error
+    try:
+        found, portable = _inspector.inspect(data)
+    except InspectorError as error:
+        raise BundleError((f"{path.name}: {error}",)) from error
+    if "refused" in found:
+        raise BundleError((f"{path.name}: {found['refused']}",))
+    if refused := refused_targets(found["custom_calls"]):
+        raise BundleError(
+            (f"{path.name}: calls native code that is not allowed (custom_call {', '.join(refused)})",)
+        )
+    return _artifact(path, found, portable)
+
+
+def _artifact(path: Path, found: Mapping[str, Any], portable: bytes) -> Artifact:
+    return Artifact(
+        path=path,
+        digest=hashlib.sha256(portable).hexdigest(),
+        portable=portable,
+        signature=Signature(arguments=_types(found["arguments"]), results=_types(found["results"])),
+        stablehlo_version=found["stablehlo_version"],
+        custom_calls=tuple(found["custom_calls"]),
+        platforms=tuple(found["platforms"]),
+    )
+
+
+def _types(entries: list[list[Any]]) -> tuple[TensorType, ...]:
+    return tuple(TensorType(dtype=dtype, shape=tuple(shape)) for dtype, shape in entries)
