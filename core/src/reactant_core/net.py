@@ -1,0 +1,60 @@
+"""Addresses and listening sockets, the same for gRPC and HTTP."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import final
+
+
+@final
+class BindError(OSError):
+    """A server could not listen; the text names host:port and the cause."""
+
+
+def format_address(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def listening_socket(host: str, port: int, *, backlog: int = 512) -> socket.socket:
+    """A non-blocking TCP socket listening on `host`:`port` (0: a free one).
+
+    SO_REUSEPORT stays off: a second server on a port is an error, never half of the traffic.
+
+    Raises:
+        BindError: the name does not resolve, or the address is taken or not ours.
+    """
+    address = format_address(host, port)
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, target = found[0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise BindError(f"cannot listen on {address}: {_cause(error)}") from error
+    try:
+        if os.name == "posix":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(target)
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise BindError(f"cannot listen on {address}: {_cause(error)}") from error
+    return sock
+
+
+def bind_failure(host: str, port: int, reported: BaseException) -> BindError:
+    """The error for a library's failed bind, with the cause the library may have swallowed.
+
+    Tries the address once more itself to learn it; falls back on what was `reported`.
+    """
+    try:
+        listening_socket(host, port).close()
+    except BindError as error:
+        return error
+    return BindError(f"cannot listen on {format_address(host, port)}: {reported}")
+
+
+def _cause(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
