@@ -31,12 +31,13 @@ def accepted(report: str) -> bool:
     return match is not None and (int(match[1]), int(match[2])) >= OLDEST
 
 
-def find_uv(path: str, private: Path) -> Path:
+def find_uv(path: str, private: Path, python: Path) -> Path:
     """The uv on `path` if it runs and is new enough, else the one under `private`, installed if need be.
 
     Args:
         path: directories as in the PATH variable.
         private: a folder that may be created and replaced.
+        python: the interpreter that installs it.
 
     Raises:
         UvError: with what to install.
@@ -47,7 +48,7 @@ def find_uv(path: str, private: Path) -> Path:
     for binary in (private / "venv" / "bin" / "uv", private / "target" / "bin" / "uv"):
         if _works(binary):
             return binary
-    return _install(private)
+    return _install(private, python)
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -69,7 +70,7 @@ def _works(binary: Path) -> bool:
     return accepted(answer.stdout)
 
 
-def _install(private: Path) -> Path:
+def _install(private: Path, python: Path) -> Path:
     shutil.rmtree(private, ignore_errors=True)
     private.mkdir(parents=True)
     venv, target = private / "venv", private / "target"
@@ -77,10 +78,10 @@ def _install(private: Path) -> Path:
     # Debian splits ensurepip from python3; there a pip of the system's may still be at hand.
     attempts = [
         [
-            [sys.executable, "-m", "venv", str(venv)],
+            [str(python), "-m", "venv", str(venv)],
             [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", requirement],
         ],
-        [[sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), requirement]],
+        [[str(python), "-m", "pip", "install", "--quiet", "--target", str(target), requirement]],
     ]
     failures = []
     for commands in attempts:
@@ -94,7 +95,7 @@ def _install(private: Path) -> Path:
     oldest = ".".join(map(str, OLDEST))
     raise UvError(
         "\n".join(failures) + f"\nset-up needs uv {oldest} or newer on PATH, or a Python that can install it:"
-        f" {sys.executable} has neither a working venv nor pip"
+        f" {python} has neither a working venv nor pip"
         " (on Debian or Ubuntu: apt-get install python3-venv)"
     )
 
@@ -109,7 +110,7 @@ def _run_all(commands: list[list[str]]) -> str | None:
 
 def locate() -> Path:
     """uv for this checkout; see `find_uv`."""
-    return find_uv(os.environ.get("PATH", os.defpath), ROOT / ".cache" / "uv")
+    return find_uv(os.environ.get("PATH", os.defpath), ROOT / ".cache" / "uv", Path(sys.executable))
 
 
 def main() -> int:
