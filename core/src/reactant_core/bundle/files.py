@@ -1,0 +1,50 @@
+"""Opening a bundle's files without trusting what they are."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from reactant_core.bundle.errors import BundleError
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """Opens a regular file for unbuffered reading; links to one are followed.
+
+    Raises:
+        BundleError: when it cannot be opened or is something else. A FIFO or a device in a bundle
+            would otherwise block the loader for good.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise BundleError(f"{path.name}: cannot be opened: {error.strerror}") from error
+    with open(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BundleError(f"{path.name}: is not a regular file")
+        yield file
+
+
+def read_exactly(file: BinaryIO, count: int, what: str) -> bytes:
+    """Reads `count` bytes from where `file` stands; BundleError when the file ends before."""
+    parts = bytearray()
+    while len(parts) < count:
+        part = file.read(count - len(parts))
+        if not part:
+            raise BundleError(f"{what}: ended after {len(parts)} of {count} bytes; is it still being copied?")
+        parts += part
+    return bytes(parts)
+
+
+def read_small(path: Path, limit: int) -> bytes:
+    """The content of a regular file of at most `limit` bytes; a larger one is refused by its size."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise BundleError(f"{path.name}: is {size} bytes; at most {limit} are read")
+        return read_exactly(file, size, path.name)

@@ -1,0 +1,253 @@
+"""`weights.safetensors`: one weight set for all programs of a bundle.
+
+The format is https://github.com/huggingface/safetensors#format, read and written by this package
+rather than by the library of that name: its numpy front end knows neither BF16 nor F8, it accepts
+a key given twice, and it has no notion of the order in which programs take their weights.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final, final
+
+import numpy as np
+
+from reactant_core.bundle.dtypes import WEIGHTS
+from reactant_core.bundle.errors import BundleError, FaultList, shown
+from reactant_core.bundle.files import open_regular, read_exactly
+from reactant_core.bundle.safetensors_header import Header, HeaderEntry, parse_header
+from reactant_core.bundle.weight_writer import write_weights
+
+__all__ = ["WeightSet", "WeightTensor", "open_weights", "write_weights"]
+
+MAX_HEADER_BYTES: Final = 16 << 20
+"""The format allows 100 MB. At its most of 65,536 tensors this leaves 256 bytes for each."""
+
+_LENGTH_BYTES: Final = 8
+_MAX_BYTES: Final = (1 << 63) - 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WeightTensor:
+    """Where one weight lies.
+
+    Attributes:
+        name: its name in the file.
+        dtype: element type.
+        shape: sizes, row-major; may hold zeros.
+        offset: first byte, counted from the start of the file; not aligned in general.
+        nbytes: product of the shape times the item size.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """Tells a file from one that has replaced it or has been written to since."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @staticmethod
+    def of(file: BinaryIO) -> FileState:
+        status = os.fstat(file.fileno())
+        return FileState(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@final
+class WeightSet:
+    """A checked weight file. Holds no descriptor, and maps nothing until an array is asked for.
+
+    Attributes:
+        path: the file.
+        tensors: weights by name, in the file's order.
+        argument_order: their names in the order programs take them, after the inputs.
+        nbytes: bytes of all weights together.
+    """
+
+    __slots__ = ("_map", "_state", "argument_order", "nbytes", "path", "tensors")
+
+    def __init__(
+        self,
+        path: Path,
+        tensors: Mapping[str, WeightTensor],
+        argument_order: tuple[str, ...],
+        state: FileState,
+    ) -> None:
+        self.path = path
+        self.tensors: Mapping[str, WeightTensor] = MappingProxyType(dict(tensors))
+        self.argument_order = argument_order
+        self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
+        self._state = state
+        self._map: mmap.mmap | None = None
+
+    def array(self, name: str) -> np.ndarray[Any, Any]:
+        """A read-only view of a memory map of the file; it keeps the map alive.
+
+        The file must not be truncated while a view is in use: the kernel would end the process
+        (SIGBUS). Replacing it by a rename is harmless. `read_into` has no such condition.
+
+        Raises:
+            KeyError: when there is no weight of that name.
+            BundleError: when the file is gone or has changed since it was checked.
+        """
+        tensor = self.tensors[name]
+        if self._map is None:
+            with self._opened() as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return np.ndarray(tensor.shape, tensor.dtype, buffer=self._map, offset=tensor.offset)
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """`array` of every weight, in argument order."""
+        return [self.array(name) for name in self.argument_order]
+
+    def read_into(self, destinations: Iterable[tuple[str, memoryview]]) -> None:
+        """Copies weights into writable, contiguous buffers of exactly their size, by plain reads.
+
+        Raises:
+            KeyError: when there is no weight of that name.
+            ValueError: when a buffer has another size than its weight.
+            BundleError: when the file is gone, or has changed since it was checked.
+        """
+        with self._opened() as file:
+            for name, destination in destinations:
+                tensor = self.tensors[name]
+                if destination.nbytes != tensor.nbytes:
+                    raise ValueError(f"{name}: a buffer of {destination.nbytes} bytes for {tensor.nbytes}")
+                file.seek(tensor.offset)
+                self._fill(file, destination)
+            if FileState.of(file) != self._state:
+                raise self._changed()
+
+    def _fill(self, file: BinaryIO, destination: memoryview) -> None:
+        if destination.nbytes == 0:
+            return
+        rest = destination.cast("B")
+        while rest.nbytes:
+            count = file.readinto(rest)  # type: ignore[attr-defined]
+            if not count:
+                raise self._changed()
+            rest = rest[count:]
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        with open_regular(self.path) as file:
+            if FileState.of(file) != self._state:
+                raise self._changed()
+            yield file
+
+    def _changed(self) -> BundleError:
+        return BundleError(f"{self.path.name}: has changed since it was checked; load the bundle again")
+
+
+def open_weights(path: Path) -> WeightSet:
+    """Checks a weight file without reading any weight.
+
+    Raises:
+        BundleError: with every fault found: a header out of bounds or not of the format, unknown
+            dtypes, shapes that do not fit their bytes, overlaps, bytes that belong to no tensor, a
+            file that is short or has more, an argument order that is no permutation of the names.
+    """
+    with open_regular(path) as file:
+        state = FileState.of(file)
+        data = _read_header(file, state.size, path.name)
+    try:
+        header = parse_header(data)
+    except BundleError as error:
+        raise BundleError(f"{path.name}: {error}") from error
+    faults = FaultList()
+    start = _LENGTH_BYTES + len(data)
+    tensors = _placed(faults, header.entries, start)
+    _check_coverage(faults, header.entries, state.size - start)
+    order = _checked_order(faults, header)
+    if faults:
+        raise BundleError(f"{path.name}: {fault}" for fault in faults.sentences())
+    return WeightSet(path, tensors, order, state)
+
+
+def _read_header(file: BinaryIO, size: int, what: str) -> bytes:
+    length = int.from_bytes(read_exactly(file, _LENGTH_BYTES, what), "little")
+    if length > size - _LENGTH_BYTES:
+        raise BundleError(f"{what}: declares a header of {length} bytes but has {size} in all; cut short?")
+    if length > MAX_HEADER_BYTES:
+        raise BundleError(f"{what}: declares a header of {length} bytes; at most {MAX_HEADER_BYTES} are read")
+    return read_exactly(file, length, what)
+
+
+def _placed(faults: FaultList, entries: Mapping[str, HeaderEntry], start: int) -> dict[str, WeightTensor]:
+    """The tensors whose declaration is sound in itself."""
+    placed: dict[str, WeightTensor] = {}
+    for name, entry in entries.items():
+        dtype = WEIGHTS.get(entry.dtype)
+        if dtype is None:
+            faults.add(
+                f"tensor {shown(name)} has dtype {shown(entry.dtype)}; accepted: {', '.join(sorted(WEIGHTS))}"
+            )
+            continue
+        # numpy refuses a shape whose sizes other than zero overflow, even when another one is zero.
+        if math.prod(size for size in entry.shape if size) * dtype.itemsize > _MAX_BYTES:
+            faults.add(f"tensor {shown(name)} has a shape of more than 2^63 bytes")
+            continue
+        nbytes = math.prod(entry.shape) * dtype.itemsize
+        if entry.end - entry.begin != nbytes:
+            faults.add(
+                f"tensor {shown(name)} of {entry.dtype}{list(entry.shape)} takes {nbytes} bytes "
+                f"but its data_offsets are [{entry.begin}, {entry.end}]"
+            )
+            continue
+        placed[name] = WeightTensor(name, dtype.numpy, entry.shape, start + entry.begin, nbytes)
+    return placed
+
+
+def _check_coverage(faults: FaultList, entries: Mapping[str, HeaderEntry], available: int) -> None:
+    """Every byte after the header must belong to exactly one tensor, as the format demands."""
+    reached = 0
+    previous = ""
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
+        if entry.end < entry.begin:
+            continue  # reported as not fitting its shape
+        if entry.begin < reached:
+            faults.add(f"tensors {shown(previous)} and {shown(name)} overlap")
+        elif entry.begin > reached:
+            faults.add(f"bytes {reached} to {entry.begin} before tensor {shown(name)} belong to no tensor")
+        if entry.end >= reached:
+            reached, previous = entry.end, name
+    if reached > available:
+        faults.add(f"is {reached - available} bytes short of its last tensor; is it still being copied?")
+    elif reached < available:
+        faults.add(f"has {available - reached} bytes after its last tensor")
+
+
+def _checked_order(faults: FaultList, header: Header) -> tuple[str, ...]:
+    order = header.argument_order
+    if order is None:
+        if header.entries:
+            faults.add("__metadata__.argument_order is missing; it is a JSON list of all tensor names")
+        return ()
+    seen: set[str] = set()
+    for name in order:
+        if name in seen:
+            faults.add(f"argument_order lists {shown(name)} twice")
+        elif name not in header.entries:
+            faults.add(f"argument_order lists {shown(name)}, which the file does not hold")
+        seen.add(name)
+    for name in header.entries:
+        if name not in seen:
+            faults.add(f"argument_order does not list tensor {shown(name)}")
+    return order
