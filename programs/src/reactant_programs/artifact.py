@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from reactant_core.bundle.signature import Signature, TensorType
-
 from reactant_core.bundle.errors import BundleError
+from reactant_core.bundle.signature import Signature, TensorType
+from reactant_programs.cache import record_inspection, recorded_inspection
 from reactant_programs.custom_calls import refused_targets
 from reactant_programs.inspector import Inspector, InspectorError
 
@@ -67,17 +67,23 @@ def read_artifact(path: Path) -> Artifact:
         data = path.read_bytes()
     except OSError as error:
         raise BundleError((f"{path.name}: cannot be read: {error.strerror or error}",)) from error
+    found, portable = recorded_inspection(data) or _inspect(path, data)
+    if refused := refused_targets(found["custom_calls"]):
+        raise BundleError(
+            (f"{path.name}: calls native code that is not allowed (custom_call {', '.join(refused)})",)
+        )
+    return _artifact(path, found, portable)
+
+
+def _inspect(path: Path, data: bytes) -> tuple[dict[str, Any], bytes]:
     try:
         found, portable = _inspector.inspect(data)
     except InspectorError as error:
         raise BundleError((f"{path.name}: {error}",)) from error
     if "refused" in found:
         raise BundleError((f"{path.name}: {found['refused']}",))
-    if refused := refused_targets(found["custom_calls"]):
-        raise BundleError(
-            (f"{path.name}: calls native code that is not allowed (custom_call {', '.join(refused)})",)
-        )
-    return _artifact(path, found, portable)
+    record_inspection(data, found, portable)
+    return found, portable
 
 
 def _artifact(path: Path, found: Mapping[str, Any], portable: bytes) -> Artifact:

@@ -1,31 +1,44 @@
-"""JAX's persistent compilation cache, turned on, with counters."""
+"""Keeps compiled executables on disk, behind JAX's persistent compilation cache, with counters.
+
+JAX makes the key (program, compiler version and options, device) and serialises the executable. Its own
+file layer writes entries in place, trusts what it reads and never replaces a bad one, so files go through
+`BlobStore` instead: this is the second user of JAX internals beside `exported`, contract-tested likewise.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import jax
+import jaxlib
+from jax._src import compilation_cache
+from jax._src.compilation_cache_interface import CacheInterface
 
 from reactant_programs.settings import set_option
+from reactant_programs.store import BlobStore
 
-_lock = threading.Lock()
-_counts = {"hits": 0, "misses": 0}
-_seconds = [0.0]
-_listening = False
+_HIT: Final = "/jax/compilation_cache/cache_hits"
+_REQUEST: Final = "/jax/compilation_cache/compile_requests_use_cache"
+_BUILT: Final = "/jax/core/compile/backend_compile_duration"
+
+_RECORD_FORMAT: Final = f"inspection 1, jaxlib {jaxlib.__version__}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """Since this process started.
+    """Executables built in this process since `enable_cache`.
 
     Attributes:
-        hits: executables loaded instead of compiled.
-        misses: executables that had to be compiled.
-        compile_seconds: time spent in the compiler.
+        hits: loaded from the cache.
+        misses: compiled, since the cache had no usable entry.
+        compile_seconds: time in the compiler for the misses, summed over threads.
     """
 
     hits: int
@@ -34,34 +47,117 @@ class CacheStatistics:
 
 
 def enable_cache(cache_dir: Path) -> None:
-    """Keeps compiled executables under `cache_dir`, which need not exist; call before compiling."""
-    global _listening  # noqa: PLW0603 - one listener a process
-    with _lock:
-        if not _listening:
-            jax.monitoring.register_event_listener(_on_event)
-            jax.monitoring.register_event_duration_secs_listener(_on_duration)
-            _listening = True
+    """Keeps executables and inspection records under `cache_dir`, made if it is not there.
+
+    Call it before the first compilation; again with another directory it switches. Whoever can write to
+    the directory can run code in this process. A directory that cannot be written, a full disk or a
+    damaged entry costs a warning and a compilation, never an error.
+    """
+    executables, records = BlobStore(cache_dir / "executables"), BlobStore(cache_dir / "inspections")
+    executables.prepare()
+    records.prepare()
+    _counters.listen()
+    # XLA's own autotuning files would put this directory's path into every key.
+    set_option("jax_persistent_cache_enable_xla_caches", "none")
     set_option("jax_persistent_cache_min_compile_time_secs", 0.0)
     set_option("jax_persistent_cache_min_entry_size_bytes", -1)
+    set_option("jax_enable_compilation_cache", True)
     set_option("jax_compilation_cache_dir", str(cache_dir))
+    compilation_cache.reset_cache()
+    with compilation_cache._cache_initialized_mutex:
+        compilation_cache._cache = _JaxCache(executables)
+        compilation_cache._cache_initialized = True
+    _records.store = records
 
 
 def cache_statistics() -> CacheStatistics:
-    """The counters now."""
-    with _lock:
-        return CacheStatistics(_counts["hits"], _counts["misses"], _seconds[0])
+    """The counters now; a build in progress counts when it ends."""
+    return _counters.read()
 
 
-def _on_event(event: str, **_: Any) -> None:
-    if event == "/jax/compilation_cache/cache_hits":
-        with _lock:
-            _counts["hits"] += 1
-    elif event == "/jax/compilation_cache/cache_misses":
-        with _lock:
-            _counts["misses"] += 1
+def recorded_inspection(data: bytes) -> tuple[dict[str, Any], bytes] | None:
+    """What `record_inspection` kept for an artifact of these bytes; None without one or without a cache."""
+    store = _records.store
+    blob = store.get(_record_key(data)) if store is not None else None
+    if blob is None:
+        return None
+    head, _, portable = blob.partition(b"\n")
+    return json.loads(head), portable
 
 
-def _on_duration(event: str, duration_secs: float, **_: Any) -> None:
-    if event == "/jax/core/compile/backend_compile_duration":
-        with _lock:
-            _seconds[0] += duration_secs
+def record_inspection(data: bytes, found: Mapping[str, Any], portable: bytes) -> None:
+    """Keeps an inspection's findings, so that a warm start parses nothing."""
+    if (store := _records.store) is not None:
+        store.put(_record_key(data), json.dumps(found).encode() + b"\n" + portable)
+
+
+def _record_key(data: bytes) -> str:
+    return f"{_RECORD_FORMAT}, {hashlib.sha256(data).hexdigest()}"
+
+
+class _JaxCache(CacheInterface):
+    """What JAX asks of a cache."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._path = store.directory
+
+    def get(self, key: str) -> bytes | None:
+        return self._store.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        self._store.put(key, value)
+
+
+@final
+class _Records:
+    """The store of inspection records, once there is a cache."""
+
+    store: BlobStore | None = None
+
+
+@final
+class _Counters:
+    """Counts from JAX's monitoring events, which arrive in the thread that compiles."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._here = threading.local()
+        self._listening = False
+        self._hits = 0
+        self._requests = 0
+        self._seconds = 0.0
+
+    def listen(self) -> None:
+        with self._lock:
+            if self._listening:
+                return
+            self._listening = True
+        jax.monitoring.register_event_listener(self._on_event)
+        jax.monitoring.register_event_duration_secs_listener(self._on_duration)
+
+    def read(self) -> CacheStatistics:
+        with self._lock:
+            return CacheStatistics(self._hits, self._requests - self._hits, self._seconds)
+
+    def _on_event(self, event: str, **_: Any) -> None:
+        if event == _REQUEST:
+            self._here.pending = True
+            self._here.hit = False
+        elif event == _HIT:
+            self._here.hit = True
+
+    def _on_duration(self, event: str, duration_secs: float, **_: Any) -> None:
+        if event != _BUILT or not getattr(self._here, "pending", False):
+            return
+        self._here.pending = False
+        with self._lock:
+            self._requests += 1
+            if self._here.hit:
+                self._hits += 1
+            else:
+                self._seconds += duration_secs
+
+
+_records = _Records()
+_counters = _Counters()

@@ -9,9 +9,9 @@ from typing import Any, final
 import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
-from reactant_core.bundle.signature import Signature
 
 from reactant_core.bundle.errors import BundleError
+from reactant_core.bundle.signature import Signature
 from reactant_programs.artifact import Artifact
 from reactant_programs.element_types import NUMPY_TYPES
 from reactant_programs.exported import lowering_platform, rebuild
@@ -92,7 +92,8 @@ def compile_artifact(artifact: Artifact, device: jax.Device) -> Program:
         artifact.portable,
         [(argument.dtype, argument.shape) for argument in artifact.signature.arguments],
         [(result.dtype, result.shape) for result in artifact.signature.results],
-        artifact.platforms or (platform,),
+        artifact.platforms,
+        lapack=any(target.startswith("lapack_") for target in artifact.custom_calls),
     )
     sharding = SingleDeviceSharding(device)
     avals = [

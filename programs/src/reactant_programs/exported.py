@@ -19,12 +19,17 @@ from reactant_programs.element_types import NUMPY_TYPES
 _NAME = "program"
 """Part of the function's name in the lowered module and so of the compile cache's key: always the same."""
 
+_ANY_PLATFORM = "any"
+"""The artifact does not say for which platform it was lowered; what it cannot run there, XLA refuses."""
+
 
 def rebuild(
     portable: bytes,
     arguments: Sequence[tuple[str, Sequence[int]]],
     results: Sequence[tuple[str, Sequence[int]]],
     platforms: Sequence[str],
+    *,
+    lapack: bool = False,
 ) -> Callable[..., tuple[jax.Array, ...]]:
     """A traceable function of one array per argument that gives a tuple with one array per result.
 
@@ -32,13 +37,17 @@ def rebuild(
         portable: a StableHLO portable artifact.
         arguments: MLIR element type and dimensions of each argument of @main, a platform index left out.
         results: likewise.
-        platforms: JAX's names. One: the program runs there. More: @main's first argument is the index of
-            the platform among them.
+        platforms: JAX's names when @main's first argument is the index of the platform among them, else
+            empty.
+        lapack: the program calls LAPACK on the CPU. JAX then registers SciPy's routines when it lowers the
+            program, which imports SciPy (0.6 s once).
 
     Raises:
         TypeError: this JAX release has a field that is not known here.
     """
     in_avals, out_avals = _avals(arguments), _avals(results)
+    if not platforms:
+        platforms = ("cpu" if lapack else _ANY_PLATFORM,)
     values: dict[str, Any] = {
         "fun_name": _NAME,
         "in_tree": jax.tree.structure((tuple(in_avals), {})),
@@ -54,7 +63,7 @@ def rebuild(
         "platforms": tuple(platforms),
         "ordered_effects": (),
         "unordered_effects": (),
-        "disabled_safety_checks": (),
+        "disabled_safety_checks": (export.DisabledSafetyCheck.platform(),),
         "mlir_module_serialized": portable,
         "calling_convention_version": export.maximum_supported_calling_convention_version,
         "module_kept_var_idx": tuple(range(len(in_avals))),
