@@ -75,8 +75,9 @@ fix-lint: setup ## Repair lint faults that have a safe repair
 check-types: setup ## Types hold (mypy, strict)
 	@MYPYPATH=$(subst $(space),:,$(PACKAGES)) $(BIN)/mypy $(PACKAGES) tools $(wildcard benchmarks) $(filter-out tools/tests,$(TEST_FOLDERS))
 
-check-walls: setup ## No import crosses a wall (import-linter, .importlinter)
+check-walls: setup ## No import crosses a wall (import-linter, .importlinter), nor goes around one
 	@$(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter
+	@$(BIN)/python -m tools.loopholes
 
 check-proto: setup ## Generated stubs are what the .proto files give
 	@$(BIN)/python proto/generate.py --check
