@@ -7,16 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, final
 
+from reactant_core.bundle.batching import check_extent, checked_batching, read_batch_sizes, read_variants
 from reactant_core.bundle.errors import BundleError, FaultList, instead, shown
 from reactant_core.bundle.names import valid_model_name
-from reactant_core.bundle.tensors import (
-    BATCH_LETTERS,
-    TensorSpec,
-    concrete_shape,
-    is_size,
-    read_tensors,
-    unknown_keys,
-)
+from reactant_core.bundle.tensor_reader import BATCH_LETTERS, read_tensors, unknown_keys
+from reactant_core.bundle.tensors import TensorSpec, concrete_shape
 from reactant_core.bundle.yaml_safe import YamlError, parse_yaml
 
 __all__ = ["Manifest", "TensorSpec", "concrete_shape", "parse_manifest"]
@@ -150,10 +145,16 @@ def _read_manifest(faults: FaultList, raw: dict[str, object]) -> Manifest:
     else:
         inputs = tensors("executable_inputs", required=True)
         outputs = tensors("executable_outputs", required=True)
-        sizes = _read_batch_sizes(faults, raw.get("batching"))
+        sizes = read_batch_sizes(faults, version, raw.get("batching"))
         if inputs is not None:
-            variants = _read_variants(faults, raw.get("input_shapes"), inputs)
-            sizes = _checked_batching(faults, version, inputs, outputs or (), sizes)
+            variants = read_variants(faults, raw.get("input_shapes"), inputs)
+            sizes = checked_batching(faults, version, inputs, outputs or (), sizes)
+    check_extent(
+        faults,
+        [*(inputs or ()), *(outputs or ()), *(client_inputs or ()), *(client_outputs or ())],
+        sizes,
+        variants,
+    )
     internal = _read_flag(faults, "internal", raw.get("internal", False))
     if internal and meta:
         faults.add("internal: a meta cannot be internal, since no meta may call a meta")
@@ -196,105 +197,6 @@ def _read_flag(faults: FaultList, key: str, value: object) -> bool:
         faults.add(f"{key}: must be true or false{instead(value)}")
         return False
     return value
-
-
-def _read_batch_sizes(faults: FaultList, batching: object) -> tuple[int, ...] | None:
-    """The sizes, ascending; empty without the key, None when they are not sound."""
-    if batching is None:
-        return ()
-    if not isinstance(batching, dict):
-        faults.add(f"batching: must be a mapping with the key compiled_batch_sizes{instead(batching)}")
-        return None
-    unknown_keys(faults, batching, ("compiled_batch_sizes",), "batching")
-    where = "batching.compiled_batch_sizes"
-    listed = batching.get("compiled_batch_sizes")
-    if not isinstance(listed, list) or not listed:
-        faults.add(f"{where}: must be a list of at least one size{instead(listed)}")
-        return None
-    sizes: set[int] = set()
-    for size in listed:
-        if not is_size(size):
-            faults.add(f"{where}: {shown(size)} is not a size of at least 1")
-        elif size in sizes:
-            faults.add(f"{where}: {shown(size)} is listed twice")
-        else:
-            sizes.add(size)
-    return tuple(sorted(sizes)) if len(sizes) == len(listed) else None
-
-
-def _checked_batching(
-    faults: FaultList,
-    version: str,
-    inputs: tuple[TensorSpec, ...],
-    outputs: tuple[TensorSpec, ...],
-    sizes: tuple[int, ...] | None,
-) -> tuple[int, ...]:
-    """Whether batch axes and batch sizes go together; returns the sizes programs exist for."""
-    if any(tensor.batch_axis is not None for tensor in inputs):
-        if sizes == ():
-            faults.add("batching: missing; inputs with a batch axis need batching.compiled_batch_sizes")
-        return sizes or ()
-    # Version 2 writes the one size of its one program even where nothing has a batch axis.
-    if sizes and not (version == "2" and sizes == (1,)):
-        faults.add("batching: no executable input has a batch axis (n or b), so there is nothing to batch")
-    for tensor in outputs:
-        if tensor.batch_axis is not None:
-            faults.add(f"executable_outputs: {shown(tensor.name)} has a batch axis, but no input has one")
-    return ()
-
-
-def _read_variants(
-    faults: FaultList, value: object, inputs: tuple[TensorSpec, ...]
-) -> tuple[Mapping[str, int], ...]:
-    variable = {
-        spec.axes[axis]: f"executable_inputs: {shown(spec.name)}"
-        for spec in inputs
-        for axis in spec.variable_axes
-    }
-    if value is None:
-        value = []
-    if not isinstance(value, list):
-        faults.add(f"input_shapes: must be a list of mappings of axis letters to sizes{instead(value)}")
-        return ()
-    if not value:
-        for letter, where in variable.items():
-            faults.add(f"{where}: axis {letter} is variable (-1), but input_shapes lists no sizes for it")
-        return ()
-    if not variable:
-        faults.add("input_shapes: no executable input has a variable axis (-1 in its dims)")
-        return ()
-    variants: list[Mapping[str, int]] = []
-    seen: dict[tuple[tuple[str, int], ...], int] = {}
-    for index, entry in enumerate(value):
-        variant = _read_variant(faults, f"input_shapes[{index}]", entry, variable)
-        if variant is None:
-            continue
-        first = seen.setdefault(tuple(sorted(variant.items())), index)
-        if first != index:
-            faults.add(f"input_shapes[{index}]: is the same as input_shapes[{first}]")
-        variants.append(MappingProxyType(variant))
-    return tuple(variants)
-
-
-def _read_variant(
-    faults: FaultList, where: str, entry: object, variable: Mapping[str, str]
-) -> dict[str, int] | None:
-    if not isinstance(entry, dict):
-        faults.add(f"{where}: must be a mapping of axis letters to sizes{instead(entry)}")
-        return None
-    sound = True
-    for letter, size in entry.items():
-        if letter not in variable:
-            faults.add(f"{where}: {shown(letter)} is no variable axis of an executable input")
-            sound = False
-        elif not is_size(size):
-            faults.add(f"{where}.{letter}: must be a size of at least 1{instead(size)}")
-            sound = False
-    missing = [letter for letter in variable if letter not in entry]
-    if missing:
-        faults.add(f"{where}: has no size for axis {', '.join(missing)}")
-        sound = False
-    return dict(entry) if sound else None
 
 
 def _read_calls(faults: FaultList, meta: object) -> tuple[str, ...]:

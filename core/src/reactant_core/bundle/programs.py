@@ -48,7 +48,7 @@ def program_names(manifest: Manifest, key: ProgramKey) -> tuple[str, ...]:
     variant = "" if key.variant is None else f".v{key.variant}" if old else f".s{key.variant}"
     batch = key.batch
     if batch is None and old:
-        batch = 1  # the size version 2 writes for a program without batch axes
+        batch = 1  # the size version 2 may give a program without batch axes
     plain = f"model{variant}.mlir"
     named = f"model{variant}.b{batch}.mlir" if old else f"model.b{batch}{variant}.mlir"
     if key.batch is None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from typing import Final, final
 
 from reactant_core.bundle.dtypes import weight_by_numpy
 from reactant_core.bundle.errors import shown
 from reactant_core.bundle.manifest import TensorSpec, concrete_shape
 from reactant_core.bundle.repository import Bundle, ProgramKey
 
-__all__ = ["Signature", "TensorType", "check_signature", "concrete_shape", "expected_signature"]
+__all__ = [
+    "Signature",
+    "TensorType",
+    "align_weights",
+    "check_signature",
+    "concrete_shape",
+    "expected_signature",
+]
+
+_JULIA_WRITERS: Final = ("ReactantServerExport.jl", "PyTorchExport.jl")
 
 
 @final
@@ -56,6 +65,26 @@ def expected_signature(bundle: Bundle, key: ProgramKey) -> Signature:
         TensorType(spec.dtype.mlir, concrete_shape(spec, key.batch)) for spec in manifest.executable_outputs
     )
     return Signature((*inputs, *_weight_types(bundle)), results)
+
+
+def align_weights(bundle: Bundle, signature: Signature) -> Bundle:
+    """`bundle` with its weights' axes in the order its programs take them.
+
+    Version 3 stores weights as programs take them and comes back unchanged. A version 2 bundle
+    written by the Julia server's exporter stores every weight with its axes in reverse. Its file does not
+    say so, but nearly always one weight's shape does: it fits `signature` one way only. Where all
+    shapes read the same both ways, the exporter's mark in the provenance decides.
+    """
+    if bundle.manifest.format_version != "2" or bundle.weights is None:
+        return bundle
+    taken = [argument.shape for argument in signature.arguments[len(bundle.manifest.executable_inputs) :]]
+    stored = [bundle.weights.tensors[name].shape for name in bundle.weights.argument_order]
+    reverse = [shape[::-1] for shape in stored]
+    if taken != reverse or (
+        taken == stored and bundle.manifest.provenance.get("converter") not in _JULIA_WRITERS
+    ):
+        return bundle
+    return replace(bundle, weights=bundle.weights.with_axes_reversed())
 
 
 def check_signature(bundle: Bundle, key: ProgramKey, signature: Signature) -> list[str]:

@@ -12,7 +12,7 @@ import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, final
@@ -42,7 +42,7 @@ class WeightTensor:
     Attributes:
         name: its name in the file.
         dtype: element type.
-        shape: sizes, row-major; may hold zeros.
+        shape: sizes as a program takes them, row-major; may hold zeros.
         offset: first byte, counted from the start of the file; not aligned in general.
         nbytes: product of the shape times the item size.
     """
@@ -79,9 +79,10 @@ class WeightSet:
         tensors: weights by name, in the file's order.
         argument_order: their names in the order programs take them, after the inputs.
         nbytes: bytes of all weights together.
+        axes_reversed: weights are given with the axes of the file in reverse (`with_axes_reversed`).
     """
 
-    __slots__ = ("_map", "_state", "argument_order", "nbytes", "path", "tensors")
+    __slots__ = ("_map", "_state", "argument_order", "axes_reversed", "nbytes", "path", "tensors")
 
     def __init__(
         self,
@@ -89,8 +90,11 @@ class WeightSet:
         tensors: Mapping[str, WeightTensor],
         argument_order: tuple[str, ...],
         state: FileState,
+        *,
+        axes_reversed: bool = False,
     ) -> None:
         self.path = path
+        self.axes_reversed = axes_reversed
         self.tensors: Mapping[str, WeightTensor] = MappingProxyType(dict(tensors))
         self.argument_order = argument_order
         self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
@@ -111,14 +115,26 @@ class WeightSet:
         if self._map is None:
             with self._opened() as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return np.ndarray(tensor.shape, tensor.dtype, buffer=self._map, offset=tensor.offset)
+        return self._shaped(tensor, self._map, tensor.offset)
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         """`array` of every weight, in argument order."""
         return [self.array(name) for name in self.argument_order]
 
+    def with_axes_reversed(self) -> WeightSet:
+        """The same weights, each with its axes in reverse order: a matrix is transposed.
+
+        The Julia server's writer stores a weight under Julia's sizes, while its program takes
+        them reversed, as everything that crosses from Julia to XLA is.
+        """
+        tensors = {n: replace(t, shape=t.shape[::-1]) for n, t in self.tensors.items()}
+        reverse = not self.axes_reversed
+        return WeightSet(self.path, tensors, self.argument_order, self._state, axes_reversed=reverse)
+
     def read_into(self, destinations: Iterable[tuple[str, memoryview]]) -> None:
         """Copies weights into writable, contiguous buffers of exactly their size, by plain reads.
+
+        What is written is row-major in the shape of `tensors`.
 
         Raises:
             KeyError: when there is no weight of that name.
@@ -131,9 +147,22 @@ class WeightSet:
                 if destination.nbytes != tensor.nbytes:
                     raise ValueError(f"{name}: a buffer of {destination.nbytes} bytes for {tensor.nbytes}")
                 file.seek(tensor.offset)
-                self._fill(file, destination)
+                if self.axes_reversed and len(tensor.shape) > 1:
+                    stored = bytearray(tensor.nbytes)
+                    self._fill(file, memoryview(stored))
+                    ordered = np.ndarray(tensor.shape, tensor.dtype, buffer=destination)
+                    ordered[...] = self._shaped(tensor, stored, 0)
+                else:
+                    self._fill(file, destination)
             if FileState.of(file) != self._state:
                 raise self._changed()
+
+    def _shaped(
+        self, tensor: WeightTensor, buffer: mmap.mmap | bytearray, offset: int
+    ) -> np.ndarray[Any, Any]:
+        if self.axes_reversed:
+            return np.ndarray(tensor.shape[::-1], tensor.dtype, buffer=buffer, offset=offset).transpose()
+        return np.ndarray(tensor.shape, tensor.dtype, buffer=buffer, offset=offset)
 
     def _fill(self, file: BinaryIO, destination: memoryview) -> None:
         if destination.nbytes == 0:
