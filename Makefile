@@ -48,7 +48,8 @@ test: setup ## Run the tests (ARGS="-k word -x" is handed to pytest)
 CHECKS := format lint types walls proto links lengths lock
 FIXES := format lint proto lock
 PACKAGES := $(patsubst %/,%,$(wildcard */src/ services/*/src/))
-TEST_FOLDERS := $(patsubst %/,%,$(sort $(dir $(wildcard */tests/*.py services/*/tests/*.py tests/*.py tests/*/*.py))))
+has_code = $(if $(wildcard $(1)/*.py $(1)/*/*.py),$(1))
+TEST_FOLDERS := $(foreach folder,$(wildcard */tests services/*/tests tests benchmarks),$(call has_code,$(folder)))
 empty :=
 space := $(empty) $(empty)
 
@@ -56,7 +57,7 @@ space := $(empty) $(empty)
 check: setup ## Run every check below and say which failed
 	@failed=; for name in $(CHECKS); do \
 	   if output=$$($(MAKE) --no-print-directory check-$$name 2>&1); then echo "ok      check-$$name"; \
-	   else echo "FAILED  check-$$name"; echo "$$output"; failed="$$failed check-$$name"; fi; \
+	   else echo "FAILED  check-$$name"; echo "$$output" | grep -v '^make\['; failed="$$failed check-$$name"; fi; \
 	 done; \
 	 if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
@@ -73,7 +74,7 @@ fix-lint: setup ## Repair lint faults that have a safe repair
 	@$(BIN)/ruff check --fix .
 
 check-types: setup ## Types hold (mypy, strict)
-	@MYPYPATH=$(subst $(space),:,$(PACKAGES)) $(BIN)/mypy $(PACKAGES) tools $(wildcard benchmarks) $(filter-out tools/tests,$(TEST_FOLDERS))
+	@MYPYPATH=$(subst $(space),:,$(PACKAGES)) $(BIN)/mypy $(PACKAGES) tools $(filter-out tools/tests,$(TEST_FOLDERS))
 
 check-walls: setup ## No import crosses a wall (import-linter, .importlinter), nor goes around one
 	@$(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter
