@@ -6,6 +6,8 @@ import os
 import socket
 from typing import final
 
+_TCP_LISTEN = "0A"
+
 
 @final
 class BindError(OSError):
@@ -54,6 +56,27 @@ def bind_failure(host: str, port: int, reported: BaseException) -> BindError:
     except BindError as error:
         return error
     return BindError(f"cannot listen on {format_address(host, port)}: {reported}")
+
+
+def unacknowledged_bytes(port: int) -> int | None:
+    """Bytes in the send queues of this host's connections on local TCP `port`; None off Linux.
+
+    Counts what the peers' kernels have not yet acknowledged, so 0 means that all of it has arrived.
+    """
+    total: int | None = None
+    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                lines = file.readlines()[1:]
+        except OSError:
+            continue
+        total = total or 0
+        for line in lines:
+            # sl local rem st tx:rx …, see proc_pid_net(5) of Linux; addresses and queues are hexadecimal.
+            _, local, _, state, queues, *_ = line.split(maxsplit=5)
+            if state != _TCP_LISTEN and int(local.rpartition(":")[2], 16) == port:
+                total += int(queues.partition(":")[0], 16)
+    return total
 
 
 def _cause(error: OSError) -> str:

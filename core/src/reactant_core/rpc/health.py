@@ -10,11 +10,11 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from reactant_core.rpc.server import RpcServer
+
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-
-SERVICE_NAME = "grpc.health.v1.Health"
 
 
 @final
@@ -28,17 +28,26 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._statuses: dict[str, int] = {"": _NOT_SERVING}
         # Watchers of a name wait for its present event; a change sets it and puts a new one in its place.
         self._changes: dict[str, _Change] = {}
+        self._stopping = False
 
     def set(self, name: str, serving: bool) -> None:
         """States whether `name` ("" for the server as a whole) serves, and tells its watchers."""
         self._put(name, _SERVING if serving else _NOT_SERVING)
+
+    def shutdown(self) -> None:
+        """States NOT_SERVING for every name, for good, and ends the Watch calls: a stop need not wait."""
+        for name in list(self._statuses):
+            self.set(name, False)
+        self._stopping = True
+        for change in self._changes.values():
+            change.event.set()
 
     def remove(self, name: str) -> None:
         """Forgets `name`: Check gives NOT_FOUND, watchers see SERVICE_UNKNOWN."""
         self._put(name, None)
 
     def _put(self, name: str, status: int | None) -> None:
-        if self._statuses.get(name) == status:
+        if self._stopping or self._statuses.get(name) == status:
             return
         if status is None:
             del self._statuses[name]
@@ -63,7 +72,10 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     async def Watch(  # noqa: N802
         self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
-        """The status now and after each change, SERVICE_UNKNOWN while the name is not known; never ends."""
+        """The status now and after each change, SERVICE_UNKNOWN while the name is not known.
+
+        Ends with UNAVAILABLE when the server shuts down.
+        """
         name = request.service
         change = self._changes.setdefault(name, _Change())
         change.watchers += 1
@@ -75,6 +87,8 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
                 if status != last:
                     yield health_pb2.HealthCheckResponse(status=status)
                     last = status
+                if self._stopping:
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "server is shutting down")
                 await event.wait()
         finally:
             change.watchers -= 1
@@ -91,6 +105,6 @@ class _Change:
         self.watchers = 0
 
 
-def add_health(server: grpc.aio.Server, servicer: HealthServicer) -> None:
+def add_health(server: RpcServer, servicer: HealthServicer) -> None:
     """Serves `servicer` on `server`; call before its start."""
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server.server)

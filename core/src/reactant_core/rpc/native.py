@@ -1,15 +1,29 @@
-"""The only module that imports `pygrpc_native`, an HTTP/2 server in Rust behind grpc.aio's API."""
+"""The only module that imports `pygrpc_native`, an HTTP/2 server in Rust behind grpc.aio's API.
+
+Version 0.5.0 closes its connections 100 ms after the handlers have returned, which cuts responses still on
+their way, and refuses calls during the stop without saying that they were not started. Both are put
+right here, by a front that looks at calls begun and ended and at the kernel's send queues.
+"""
 
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Any, cast
+from typing import Any, cast, final
 
+import grpc
 import grpc.aio
 
+from reactant_core.errors import NOT_STARTED_KEY
+from reactant_core.net import unacknowledged_bytes
 from reactant_core.rpc.options import Options
+
+_DRAIN_POLL_SECONDS = 0.01
+# What has been handed to HTTP/2 reaches the kernel a moment later: one empty look is not proof.
+_DRAIN_LOOKS = 3
+_STOPPING = "Server is shutting down"
 
 
 def unavailable_because() -> str | None:
@@ -21,14 +35,86 @@ def unavailable_because() -> str | None:
     return None
 
 
-def create_native_server(
-    *, interceptors: Sequence[grpc.aio.ServerInterceptor], thread_pool: Executor | None, options: Options
-) -> grpc.aio.Server:
+@final
+class NativeBackend:
     """A `pygrpc_native.aio` server.
 
     Raises:
         ImportError: see `unavailable_because`.
     """
-    native: Any = importlib.import_module("pygrpc_native.aio")
-    server = native.server(thread_pool, interceptors=tuple(interceptors), options=options)
-    return cast("grpc.aio.Server", server)
+
+    name = "native"
+
+    def __init__(
+        self,
+        *,
+        interceptors: Sequence[grpc.aio.ServerInterceptor],
+        thread_pool: Executor | None,
+        options: Options,
+    ) -> None:
+        native: Any = importlib.import_module("pygrpc_native.aio")
+        self._server = native.server(thread_pool, interceptors=tuple(interceptors), options=options)
+        # Counts per method, kept in Rust: what the drain looks at.
+        self._server._front_args["metrics"] = True
+        self._front: _DrainingFront | None = None
+
+    @property
+    def server(self) -> grpc.aio.Server:
+        return cast("grpc.aio.Server", self._server)
+
+    def bind(self, address: str) -> int:
+        port: int = self._server.add_insecure_port(address)
+        self._front = self._server._front = _DrainingFront(self._server._front)
+        return port
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def stop(self, grace_seconds: float) -> None:
+        if self._front is not None:
+            self._front.deadline = time.monotonic() + grace_seconds
+        await self._server.stop(grace_seconds)
+
+
+@final
+class _DrainingFront:
+    """A `NativeGrpcFront` whose close waits, until `deadline`, for answers to be with the clients."""
+
+    def __init__(self, front: Any) -> None:
+        self._front = front
+        self.deadline = 0.0
+        # The calls made for every request are the front's own bound methods.
+        self.recv_batch_details = front.recv_batch_details
+        self.respond = front.respond
+        self.stream_send = front.stream_send
+        self.stream_try_send = front.stream_try_send
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._front, name)
+
+    def fail(
+        self,
+        call_id: int,
+        code: int,
+        message: str,
+        trailing_metadata: Sequence[tuple[str, str | bytes]] | None = None,
+    ) -> bool:
+        if message == _STOPPING and code == grpc.StatusCode.UNAVAILABLE.value[0]:
+            trailing_metadata = [*(trailing_metadata or ()), (NOT_STARTED_KEY, "1")]
+        failed: bool = self._front.fail(call_id, code, message, trailing_metadata=trailing_metadata)
+        return failed
+
+    def close(self) -> None:
+        # Runs on an executor thread of the server's stop, so waiting here blocks no event loop.
+        looks = 0
+        while looks < _DRAIN_LOOKS and time.monotonic() < self.deadline:
+            looks = looks + 1 if self._drained() else 0
+            time.sleep(_DRAIN_POLL_SECONDS)
+        self._front.close()
+
+    def _drained(self) -> bool:
+        methods = (self._front.metrics() or {}).get("methods", {}).values()
+        begun = sum(method["started"] for method in methods)
+        ended = sum(status["count"] for method in methods for status in method["status"].values())
+        # Ended means handed over to HTTP/2 within the client's window; the kernel knows the rest.
+        return bool(begun == ended) and not unacknowledged_bytes(self._front.bound_port)

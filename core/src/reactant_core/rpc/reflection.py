@@ -6,13 +6,14 @@ standard servicer knows one pool. A small object that asks each pool in turn sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
-import grpc.aio
 from google.protobuf import descriptor_pool
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha._async import ReflectionServicer
+
+from reactant_core.rpc.server import RpcServer
 
 T = TypeVar("T")
 
@@ -57,15 +58,12 @@ class CombinedPool:
         raise KeyError
 
 
-def add_reflection(
-    server: grpc.aio.Server,
-    pools: Sequence[descriptor_pool.DescriptorPool],
-    services: Iterable[str],
-) -> None:
-    """Serves reflection for `services` (full names) and for reflection itself; call before start.
+def add_reflection(server: RpcServer, pools: Sequence[descriptor_pool.DescriptorPool]) -> None:
+    """Serves reflection on `server`; call when every other service has been added, before start.
 
-    `pools` are asked in order, the default pool last.
+    Lists the services added so far and reflection itself. `pools` are asked in order for their
+    descriptors, the default pool last.
     """
     pool = CombinedPool([*pools, descriptor_pool.Default()])
-    servicer = ReflectionServicer([*services, SERVICE_NAME], pool=pool)
-    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+    servicer = ReflectionServicer([*server.services, SERVICE_NAME], pool=pool)
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server.server)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Literal, final
+from typing import Any, Literal, Protocol, cast, final
 
+import grpc
 import grpc.aio
 
 from reactant_core.net import bind_failure, format_address
-from reactant_core.rpc.native import create_native_server, unavailable_because
-from reactant_core.rpc.options import DEFAULT_MESSAGE_BYTES, server_options
+from reactant_core.rpc.native import NativeBackend, unavailable_because
+from reactant_core.rpc.options import DEFAULT_MESSAGE_BYTES, Options, server_options
 from reactant_core.rpc.tls import ServerTls, server_credentials
 
 Transport = Literal["auto", "native", "grpcio"]
+
+
+class _Backend(Protocol):
+    name: str
+
+    @property
+    def server(self) -> grpc.aio.Server: ...
+    def bind(self, address: str) -> int:
+        """Raises RuntimeError when the address cannot be bound."""
+        ...
+
+    async def start(self) -> None: ...
+    async def stop(self, grace_seconds: float) -> None: ...
 
 
 @final
@@ -21,20 +35,28 @@ class RpcServer:
     """A server with its transport chosen; made by `create_server`.
 
     Attributes:
-        server: what generated `add_*_to_server` functions take.
-        transport: `native` or `grpcio`.
-        reason: why that one, for the log.
+        reason: why this transport, for the log.
     """
 
-    __slots__ = ("_tls", "reason", "server", "transport")
-
-    def __init__(
-        self, server: grpc.aio.Server, *, transport: str, reason: str, tls: ServerTls | None
-    ) -> None:
-        self.server = server
-        self.transport = transport
+    def __init__(self, backend: _Backend, *, reason: str) -> None:
+        self._backend = backend
+        self._registrar = _Registrar(backend.server)
         self.reason = reason
-        self._tls = tls
+
+    @property
+    def transport(self) -> str:
+        """`native` or `grpcio`."""
+        return self._backend.name
+
+    @property
+    def server(self) -> grpc.aio.Server:
+        """What generated `add_*_to_server` functions take; good for nothing else."""
+        return cast("grpc.aio.Server", self._registrar)
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Full names of the services added so far, sorted."""
+        return tuple(sorted(self._registrar.services))
 
     def bind(self, host: str, port: int) -> int:
         """Opens the port and returns it (a free one for 0). Calls are answered after `start`.
@@ -43,20 +65,69 @@ class RpcServer:
             BindError: taken, not resolvable, or not ours; names host:port.
             OSError: a TLS file cannot be read.
         """
-        address = format_address(host, port)
         try:
-            if self._tls is None:
-                return self.server.add_insecure_port(address)
-            return self.server.add_secure_port(address, server_credentials(self._tls))
+            return self._backend.bind(format_address(host, port))
         except RuntimeError as error:
             raise bind_failure(host, port, error) from error
 
     async def start(self) -> None:
         """Begins to answer."""
+        await self._backend.start()
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Refuses new calls with UNAVAILABLE, lets running ones finish within the grace, cancels the rest.
+
+        Returns as soon as nothing runs any more. Open streams count as running: end them first
+        (`HealthServicer.shutdown`), or the whole grace is spent on them.
+        """
+        await self._backend.stop(grace_seconds)
+
+
+@final
+class _Registrar:
+    """Passes handlers on to a server and remembers the names of their services."""
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+        self.services: set[str] = set()
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        for handler in generic_rpc_handlers:
+            if isinstance(handler, grpc.ServiceRpcHandler):
+                self.services.add(handler.service_name())
+        self._server.add_generic_rpc_handlers(generic_rpc_handlers)
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
+    ) -> None:
+        self.services.add(service_name)
+        self._server.add_registered_method_handlers(service_name, dict(method_handlers))
+
+
+@final
+class _GrpcioBackend:
+    name = "grpcio"
+
+    def __init__(
+        self,
+        *,
+        interceptors: Sequence[grpc.aio.ServerInterceptor],
+        thread_pool: Executor | None,
+        options: Options,
+        tls: ServerTls | None,
+    ) -> None:
+        self.server = grpc.aio.server(thread_pool, interceptors=tuple(interceptors), options=options)
+        self._tls = tls
+
+    def bind(self, address: str) -> int:
+        if self._tls is None:
+            return self.server.add_insecure_port(address)
+        return self.server.add_secure_port(address, server_credentials(self._tls))
+
+    async def start(self) -> None:
         await self.server.start()
 
     async def stop(self, grace_seconds: float) -> None:
-        """Refuses new calls with UNAVAILABLE, lets running ones finish within the grace, cancels the rest."""
         await self.server.stop(grace_seconds)
 
 
@@ -87,9 +158,12 @@ def create_server(
     if transport == "native" and against is not None:
         raise ValueError(f"transport native is not possible: {against}")
     if transport == "grpcio" or against is not None:
-        server = grpc.aio.server(thread_pool, interceptors=tuple(interceptors), options=options)
         reason = "asked for" if transport == "grpcio" else f"native is not possible: {against}"
-        return RpcServer(server, transport="grpcio", reason=reason, tls=tls)
-    native = create_native_server(interceptors=interceptors, thread_pool=thread_pool, options=options)
-    reason = "asked for" if transport == "native" else "no TLS and pygrpc_native is installed"
-    return RpcServer(native, transport="native", reason=reason, tls=None)
+        return RpcServer(
+            _GrpcioBackend(interceptors=interceptors, thread_pool=thread_pool, options=options, tls=tls),
+            reason=reason,
+        )
+    reason = "asked for" if transport == "native" else "no TLS, and pygrpc_native is installed"
+    return RpcServer(
+        NativeBackend(interceptors=interceptors, thread_pool=thread_pool, options=options), reason=reason
+    )
