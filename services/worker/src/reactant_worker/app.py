@@ -1,0 +1,303 @@
+"""The worker process: start, serve, drain, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from reactant_core import logs
+from reactant_core.clock import SYSTEM_CLOCK
+from reactant_core.config import ConfigError, Effective, WorkerConfig, load_worker_config
+from reactant_core.lifecycle import Stop, run
+from reactant_core.net import BindError
+from reactant_core.rpc import HealthServicer, add_health, add_reflection, create_server
+from reactant_core.web import Readiness, serve_health
+from reactant_policy.scheduling.disciplines import DISCIPLINES
+from reactant_policy.scheduling.scheduler import Scheduler
+from reactant_programs.cache import cache_statistics, enable_cache
+from reactant_proto import POOL, inference_pb2_grpc
+from reactant_worker.device import Device, DeviceError, open_device
+from reactant_worker.engine.bridge import EngineBridge
+from reactant_worker.engine.dispatcher import Dispatcher
+from reactant_worker.engine.port import EngineStatistics
+from reactant_worker.metrics import StateCollector, WorkerMetrics, info
+from reactant_worker.models.catalog import Catalog, Entry
+from reactant_worker.models.loader import Loader, add
+from reactant_worker.models.repository import Repository
+from reactant_worker.models.served import ServedModel
+from reactant_worker.rpc.admission import Admission
+from reactant_worker.rpc.infer import InferPath
+from reactant_worker.rpc.inference import InferenceServicer
+from reactant_worker.rpc.logsettings import LogSettings
+
+_log = logs.get_logger(__name__)
+
+EX_OK, EX_FAILED, EX_CONFIG = 0, 1, 78
+"""Exit codes; 78 (sysexits' EX_CONFIG) tells a supervisor that a restart cannot help."""
+
+_STOP_GRACE_SECONDS = 1.0
+
+
+@final
+class Worker:
+    """One process, one device. Construct on the event loop that serves."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        loop = asyncio.get_running_loop()
+        self._config = config
+        self._state = "starting"
+        self._device: asyncio.Future[Device] = loop.create_future()
+        self._hook_pool = ThreadPoolExecutor(config.hook_threads, "hook")
+        self._load_pool = ThreadPoolExecutor(config.load_threads, "load")
+        self._registry = CollectorRegistry()
+        self._metrics = WorkerMetrics(self._registry)
+        self._health = HealthServicer()
+        self._catalog = Catalog(self._readiness_changed)
+        self._bridge = EngineBridge(loop)
+        scheduler = Scheduler(
+            DISCIPLINES[config.scheduler.discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha
+        )
+        self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
+        self._bridge.connect(self._engine)
+        self._admission = Admission(
+            max_concurrent_requests=config.endpoints.max_concurrent_requests,
+            max_queue_depth=config.scheduler.max_queue_depth,
+            queued=self._queued,
+        )
+        self._repository = Repository(config.model_dirs, config.models_include)
+        self._loader = Loader(
+            catalog=self._catalog,
+            engine=self._engine,
+            device=self._device,
+            pool=self._load_pool,
+            clock=SYSTEM_CLOCK,
+            max_batch_size=self._max_batch_size,
+        )
+        self._rpc = create_server(
+            transport=config.endpoints.transport,
+            max_recv_msg_bytes=config.grpc.max_recv_msg_bytes,
+            max_send_msg_bytes=config.grpc.max_send_msg_bytes,
+        )
+        self._web = serve_health(
+            config.endpoints.host,
+            config.endpoints.metrics_port,
+            ready=self._readyz,
+            registry=self._registry,
+        )
+        self._registry.register(StateCollector(lambda: self._catalog, self._totals, self._process_metrics))
+
+    @property
+    def ready(self) -> bool:
+        """The start-up set is settled and the worker is not draining."""
+        return self._state == "ready"
+
+    async def start(self) -> None:
+        """Opens both ports: live from here on, not ready. Raises BindError naming the address."""
+        config = self._config
+        servicer = InferenceServicer(
+            catalog=self._catalog,
+            repository=self._repository,
+            infer=InferPath(
+                catalog=self._catalog,
+                admission=self._admission,
+                bridge=self._bridge,
+                hook_pool=self._hook_pool,
+                metrics=self._metrics,
+                clock=SYSTEM_CLOCK,
+            ),
+            metrics=self._metrics,
+            log_settings=LogSettings(os.environ.get(logs.FORMAT_VARIABLE, "default")),
+            ready=lambda: self.ready,
+            totals=self._totals,
+            loader=self._loader,
+            control_mode=config.model_control_mode,
+            device_kind=self._device_kind,
+            clock=SYSTEM_CLOCK,
+        )
+        inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, self._rpc.server)
+        add_health(self._rpc, self._health)
+        add_reflection(self._rpc, [POOL])
+        port = self._rpc.bind(config.endpoints.host, config.endpoints.port)
+        await self._web.start()
+        await self._rpc.start()
+        self._engine.start()
+        _log.info(
+            "listening",
+            grpc=f"{config.endpoints.host}:{port}",
+            http=f"{config.endpoints.host}:{self._web.port}",
+            transport=self._rpc.transport,
+            transport_reason=self._rpc.reason,
+        )
+
+    async def load(self) -> None:
+        """Starts the device and settles the start-up set. Raises DeviceError."""
+        config = self._config
+        if config.cache_dir is not None:
+            await asyncio.to_thread(enable_cache, config.cache_dir)
+        device = await asyncio.to_thread(open_device, config.runtime)
+        self._device.set_result(device)
+        _log.info("device", kind=device.kind, name=device.name)
+        if config.model_control_mode != "explicit":
+            await self._loader.load_all(await asyncio.to_thread(self._startup_set))
+        self._state = "ready"
+        self._health.set("", serving=True)
+        progress, compiled = self._loader.progress, cache_statistics()
+        _log.info(
+            "ready",
+            models=progress.models_ready,
+            failed=progress.models_failed,
+            programs=progress.programs_done,
+            compiled=compiled.misses,
+            from_cache=compiled.hits,
+            seconds=round(SYSTEM_CLOCK.monotonic() - progress.started, 2),
+        )
+
+    async def drain(self) -> None:
+        """Announces the end, goes on admitting for the lame-duck time, then finishes what was accepted."""
+        config = self._config
+        self._state = "draining"
+        self._health.set("", serving=False)
+        _log.info("draining", in_flight=self._admission.in_flight)
+        await asyncio.sleep(config.lameduck_seconds)
+        self._admission.draining = True
+        try:
+            async with asyncio.timeout(config.drain_timeout_seconds):
+                await self._admission.wait_idle()
+        except TimeoutError:
+            _log.warning("drain timed out", in_flight=self._admission.in_flight)
+
+    async def stop(self) -> None:
+        """Closes the ports and ends the threads."""
+        await self._rpc.stop(_STOP_GRACE_SECONDS)
+        await self._web.stop()
+        self._engine.stop()
+        self._hook_pool.shutdown(wait=False, cancel_futures=True)
+        self._load_pool.shutdown(wait=False, cancel_futures=True)
+        _log.info("stopped")
+
+    def _startup_set(self) -> dict[str, Path]:
+        for path in self._config.model_dirs:
+            if not path.is_dir():
+                _log.warning("model directory does not exist", path=str(path))
+        for name in self._repository.missing():
+            _log.warning("no bundle for an included model", model=name)
+        bundles = self._repository.find()
+        if not bundles:
+            dirs = ":".join(map(str, self._config.model_dirs))
+            _log.warning("no models found", dirs=dirs, set="INFERENCE_SERVER_MODEL_DIRS")
+        return bundles
+
+    def _readyz(self) -> Readiness:
+        detail = {"state": self._state, **self._loader.progress.body(SYSTEM_CLOCK.monotonic())}
+        failed = {e.name: e.reason for e in self._catalog.visible() if e.model is None and e.reason}
+        return Readiness(self.ready, {**detail, "failed": failed})
+
+    def _readiness_changed(self, name: str, ready: bool | None) -> None:
+        if ready is None:
+            self._health.remove(name)
+            self._metrics.forget(name)
+        else:
+            self._health.set(name, serving=ready)
+
+    def _max_batch_size(self, model: str) -> int | None:
+        terms = self._config.scheduler.models.get(model)
+        return None if terms is None else terms.max_batch_size
+
+    def _queued(self, model: ServedModel) -> int:
+        return self._bridge.buffered(model.key) + self._engine.depth(model.key)
+
+    def _totals(self, entry: Entry) -> EngineStatistics:
+        if entry.model is None:
+            return entry.retired
+        return add(entry.retired, self._engine.statistics(entry.model.key))
+
+    def _device_kind(self) -> str:
+        return self._device.result().kind
+
+    def _process_metrics(self) -> Iterable[Metric]:
+        progress, programs = self._loader.progress, cache_statistics()
+        yield GaugeMetricFamily(
+            "worker_inflight_requests", "Requests admitted and not answered.", value=self._admission.in_flight
+        )
+        yield GaugeMetricFamily(
+            "worker_max_concurrent_requests",
+            "Cap on requests in flight.",
+            value=self._admission.max_concurrent_requests,
+        )
+        startup = GaugeMetricFamily("worker_startup_models", "Start-up set by state.", labels=["state"])
+        startup.add_metric(["ready"], progress.models_ready)
+        startup.add_metric(["failed"], progress.models_failed)
+        startup.add_metric(
+            ["loading"], progress.models_total - progress.models_ready - progress.models_failed
+        )
+        yield startup
+        yield CounterMetricFamily(
+            "worker_compile_seconds", "Time spent compiling programs.", value=programs.compile_seconds
+        )
+        yield CounterMetricFamily(
+            "worker_compile_cache_hits", "Executables taken from the cache.", value=programs.hits
+        )
+        yield CounterMetricFamily(
+            "worker_compile_cache_misses", "Executables that had to be compiled.", value=programs.misses
+        )
+        labels = {
+            "version": version("reactant-worker"),
+            "name": self._config.name,
+            "discipline": self._config.scheduler.discipline,
+            "control_mode": self._config.model_control_mode,
+            "transport": self._rpc.transport,
+        }
+        if self._device.done():
+            device = self._device.result()
+            labels |= {"device": device.name, "platform": device.kind}
+            yield from device.memory()
+        yield info(labels)
+
+
+async def serve(effective: Effective[WorkerConfig], stop: Stop) -> int:
+    """Runs a worker until `stop` is requested; returns the exit code."""
+    _log.info("configuration", effective=effective.describe())
+    worker = Worker(effective.value)
+    try:
+        await worker.start()
+    except BindError as error:
+        _log.error("cannot listen", reason=str(error))
+        return EX_CONFIG
+    loading = asyncio.create_task(worker.load())
+    stopping = asyncio.create_task(stop.requested.wait())
+    await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if loading.done():
+            loading.result()
+            await stopping
+    except DeviceError as error:
+        _log.error("no device", reason=str(error))
+        return EX_CONFIG
+    finally:
+        loading.cancel()
+        stopping.cancel()
+    await worker.drain()
+    await worker.stop()
+    return EX_OK
+
+
+def main() -> int:
+    """Console entry point of `reactant-worker`."""
+    try:
+        effective = load_worker_config(os.environ)
+    except ConfigError as error:
+        for fault in error.faults:
+            sys.stderr.write(f"reactant-worker: {fault}\n")
+        return EX_CONFIG
+    logs.configure_logs(effective.value.log_level)
+    return run(partial(serve, effective))

@@ -1,0 +1,89 @@
+"""The pieces of building a served model that need no bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from reactant_core.bundle.manifest import TensorSpec
+from reactant_core.bundle.repository import Bundle, ProgramKey
+from reactant_core.bundle.signature import check_signature
+from reactant_programs.artifact import Artifact, read_artifact
+from reactant_worker.engine.batch import ProgramSet
+from reactant_worker.models.hooks import Hooks
+from reactant_worker.models.served import ServedModel
+
+_WARM_UP_RUNS = 2
+"""The first run of a program pays for lazy set-up, the second one seeds its cost."""
+
+
+def check_artifact(bundle: Bundle, key: ProgramKey) -> tuple[Artifact, list[str]]:
+    """Reads one program and compares its signature with the manifest and the weights."""
+    artifact = read_artifact(bundle.programs[key])
+    return artifact, check_signature(bundle, key, artifact.signature)
+
+
+def describe(
+    bundle: Bundle, hooks: Hooks | None, artifacts: Mapping[ProgramKey, Artifact], weight_bytes: int
+) -> ServedModel:
+    """What the RPC side needs to know of the bundle."""
+    manifest = bundle.manifest
+    inputs, outputs = manifest.executable_inputs, manifest.executable_outputs
+    sizes = manifest.compiled_batch_sizes or (1,)
+    smallest = sizes[0] if manifest.compiled_batch_sizes else None
+    keys = {
+        variant: ProgramKey(smallest, variant)
+        for variant in sorted({k.variant for k in artifacts}, key=_first)
+    }
+    variants = tuple(
+        tuple(argument.shape for argument in artifacts[key].signature.arguments[: len(inputs)])
+        for variant, key in keys.items()
+        if variant is not None
+    )
+    return ServedModel(
+        bundle=bundle,
+        hooks=hooks,
+        client_inputs=_by_name(manifest.inputs),
+        client_outputs=_by_name(manifest.outputs),
+        executable_inputs=inputs,
+        executable_outputs=outputs,
+        sizes=sizes,
+        variants=variants,
+        output_shapes=MappingProxyType(
+            {
+                variant: tuple(result.shape for result in artifacts[key].signature.results)
+                for variant, key in keys.items()
+            }
+        ),
+        weight_bytes=weight_bytes,
+    )
+
+
+def warm_up(model: ServedModel, runnable: ProgramSet) -> dict[int, float]:
+    """Runs every program on zeros; returns seconds per batch size, of the first variant."""
+    seconds: dict[int, float] = {}
+    shapes_of = model.variants or (tuple(spec.dims for spec in model.executable_inputs),)
+    for index, shapes in enumerate(shapes_of):
+        variant = index if model.variants else None
+        for size in model.sizes:
+            arguments = tuple(
+                np.zeros(
+                    tuple(size if axis == spec.batch_axis else dim for axis, dim in enumerate(shape)),
+                    spec.dtype.numpy,
+                )
+                for spec, shape in zip(model.executable_inputs, shapes, strict=True)
+            )
+            for _ in range(_WARM_UP_RUNS):
+                _, times = runnable.execute(size, variant, [arguments], [size])
+            seconds.setdefault(size, times.compute)
+    return seconds
+
+
+def _by_name(specs: tuple[TensorSpec, ...]) -> Mapping[str, TensorSpec]:
+    return MappingProxyType({spec.name: spec for spec in specs})
+
+
+def _first(variant: int | None) -> int:
+    return -1 if variant is None else variant

@@ -1,0 +1,201 @@
+"""Request tensors to numpy arrays: exact checks first, memory second."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reactant_core.bundle.manifest import TensorSpec
+from reactant_core.errors import InvalidArgument, ModelNotFound
+from reactant_proto import inference_pb2 as pb
+
+# The one typed field that may carry each datatype; FP16 and BF16 have none and must be raw.
+_TYPED_FIELD = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+UNKNOWN_REGION_KEY = "reactant-unknown-region"
+_LENGTH = struct.Struct("<I")
+
+
+def decode_inputs(
+    model: str, request: pb.ModelInferRequest, specs: Mapping[str, TensorSpec]
+) -> dict[str, NDArray[Any]]:
+    """Checks every input of a request against `specs` and returns name → array.
+
+    Arrays view the request's bytes where that is possible and are read-only then; BYTES tensors
+    are object arrays of `bytes`. Raises InvalidArgument naming the model and the tensor, ModelNotFound
+    for a shared-memory region that is not registered.
+    """
+    raw = request.raw_input_contents
+    tensors = request.inputs
+    if raw and len(raw) != len(tensors):
+        raise InvalidArgument(
+            f"model '{model}': {len(raw)} raw_input_contents for {len(tensors)} inputs; "
+            "raw contents need exactly one entry per input"
+        )
+    arrays: dict[str, NDArray[Any]] = {}
+    for position, tensor in enumerate(tensors):
+        name = tensor.name
+        spec = specs.get(name)
+        if spec is None:
+            raise InvalidArgument(_unexpected(model, name, specs))
+        if name in arrays:
+            raise InvalidArgument(f"model '{model}': input '{name}' is given twice")
+        try:
+            shape = _check_shape(tensor, spec)
+            if tensor.parameters:
+                _check_tensor_parameters(model, tensor)
+            if raw:
+                if tensor.HasField("contents"):
+                    raise InvalidArgument("has typed contents beside raw_input_contents; use one of the two")
+                arrays[name] = _from_raw(raw[position], spec, shape)
+            else:
+                arrays[name] = _from_typed(tensor, spec, shape)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"model '{model}': input '{name}' {error.message}") from None
+    if len(arrays) != len(specs):
+        missing = ", ".join(f"'{name}'" for name in specs if name not in arrays)
+        raise InvalidArgument(f"model '{model}': missing input {missing}")
+    return arrays
+
+
+def rows_of(model: str, arrays: Iterable[tuple[TensorSpec, NDArray[Any]]], largest: int) -> int:
+    """Rows along the batch axis, 1 without one.
+
+    Raises InvalidArgument when inputs disagree or exceed the `largest` compiled size.
+    """
+    rows: int | None = None
+    first = ""
+    for spec, array in arrays:
+        if spec.batch_axis is None:
+            continue
+        count = array.shape[spec.batch_axis]
+        if rows is None:
+            rows, first = count, spec.name
+        elif rows != count:
+            raise InvalidArgument(
+                f"model '{model}': input '{spec.name}' has {count} rows on its batch axis, "
+                f"input '{first}' has {rows}; they must agree"
+            )
+    if rows is None:
+        return 1
+    if rows > largest:
+        raise InvalidArgument(
+            f"model '{model}': input '{first}' has {rows} rows, the largest compiled batch size is {largest}"
+        )
+    return rows
+
+
+def _unexpected(model: str, name: str, specs: Mapping[str, TensorSpec]) -> str:
+    accepted = ", ".join(f"'{n}'" for n in specs) or "none"
+    if not name:
+        return f"model '{model}': an input has an empty name; inputs are {accepted}"
+    return f"model '{model}': unexpected input '{name}'; inputs are {accepted}"
+
+
+def _check_shape(tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec) -> tuple[int, ...]:
+    if tensor.datatype != spec.dtype.kserve:
+        raise InvalidArgument(f"has datatype '{tensor.datatype}', expected {spec.dtype.kserve}")
+    shape = tuple(tensor.shape)
+    dims = spec.dims
+    if len(shape) != len(dims):
+        raise InvalidArgument(f"has shape {list(shape)}, expected {len(dims)} axes {list(dims)}")
+    for axis, (size, expected) in enumerate(zip(shape, dims, strict=True)):
+        if size < 0:
+            raise InvalidArgument(f"has shape {list(shape)}: axis {axis} is negative")
+        if expected not in (-1, size):
+            raise InvalidArgument(f"has shape {list(shape)}, expected {list(dims)}: axis {axis} differs")
+    return shape
+
+
+def _check_tensor_parameters(model: str, tensor: pb.ModelInferRequest.InferInputTensor) -> None:
+    region = tensor.parameters.get("shared_memory_region")
+    if region is None:
+        return
+    name = region.string_param
+    # The name travels in a header, which takes printable ASCII only and not much of it.
+    header = name.encode("unicode_escape").decode("ascii")[:256]
+    raise ModelNotFound(
+        f"model '{model}': input '{tensor.name}': shared-memory region '{name}' is not registered",
+        trailers=((UNKNOWN_REGION_KEY, header),),
+    )
+
+
+def _from_raw(raw: bytes, spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[Any]:
+    count = math.prod(shape)
+    if spec.dtype.kserve == "BYTES":
+        return _split_bytes(raw, count).reshape(shape)
+    expected = count * spec.dtype.itemsize
+    if len(raw) != expected:
+        raise InvalidArgument(f"has {len(raw)} raw bytes, shape {list(shape)} takes {expected}")
+    if spec.dtype.kserve == "BOOL":
+        return np.not_equal(np.frombuffer(raw, np.uint8), 0).reshape(shape)
+    return np.frombuffer(raw, spec.dtype.numpy).reshape(shape)
+
+
+def _split_bytes(raw: bytes, count: int) -> NDArray[Any]:
+    """Elements of a BYTES tensor: each a little-endian uint32 length and that many bytes."""
+    # Each element takes at least its length prefix: checked before anything of size `count` exists.
+    if count * _LENGTH.size > len(raw):
+        raise InvalidArgument(f"has {len(raw)} raw bytes, too few for {count} BYTES elements")
+    elements = np.empty(count, np.object_)
+    position = 0
+    for index in range(count):
+        if position + _LENGTH.size > len(raw):
+            raise InvalidArgument(f"ends after {index} of {count} BYTES elements")
+        (length,) = _LENGTH.unpack_from(raw, position)
+        position += _LENGTH.size
+        if length > len(raw) - position:
+            raise InvalidArgument(
+                f"BYTES element {index} claims {length} bytes, {len(raw) - position} are left"
+            )
+        elements[index] = raw[position : position + length]
+        position += length
+    if position != len(raw):
+        raise InvalidArgument(f"has {len(raw) - position} stray bytes after {count} BYTES elements")
+    return elements
+
+
+def _from_typed(
+    tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec, shape: tuple[int, ...]
+) -> NDArray[Any]:
+    kserve = spec.dtype.kserve
+    field = _TYPED_FIELD.get(kserve)
+    count = math.prod(shape)
+    present = [f.name for f, _ in tensor.contents.ListFields()]
+    if field is None:
+        if count == 0 and not present:
+            return np.empty(shape, spec.dtype.numpy)
+        raise InvalidArgument(f"is {kserve}, which has no typed contents; send it in raw_input_contents")
+    if present and present != [field]:
+        raise InvalidArgument(f"is {kserve} and takes {field}, not {', '.join(present)}")
+    values: Sequence[Any] = getattr(tensor.contents, field)
+    if len(values) != count:
+        raise InvalidArgument(f"has {len(values)} values in {field}, shape {list(shape)} takes {count}")
+    if kserve == "BYTES":
+        elements = np.empty(count, np.object_)
+        elements[:] = list(values)
+        return elements.reshape(shape)
+    if kserve in ("INT8", "INT16", "UINT8", "UINT16"):
+        bounds = np.iinfo(spec.dtype.numpy)
+        wide = np.array(values, np.int64)
+        if wide.size and (wide.min() < bounds.min or wide.max() > bounds.max):
+            raise InvalidArgument(f"has values outside {kserve} ({bounds.min} to {bounds.max})")
+        return wide.astype(spec.dtype.numpy).reshape(shape)
+    return np.array(values, spec.dtype.numpy).reshape(shape)

@@ -1,0 +1,96 @@
+"""Arrays to response tensors: C order, little-endian, one raw slot per output."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reactant_core.bundle.manifest import TensorSpec
+from reactant_core.errors import InternalError, InvalidArgument
+from reactant_proto import inference_pb2 as pb
+
+_LENGTH = struct.Struct("<I")
+
+
+def requested_outputs(
+    model: str, request: pb.ModelInferRequest, specs: Mapping[str, TensorSpec]
+) -> Sequence[TensorSpec]:
+    """The outputs a request asks for, in its order; all of them when it lists none.
+
+    Raises InvalidArgument for an unknown or repeated name and for an option that is not offered.
+    """
+    if not request.outputs:
+        return tuple(specs.values())
+    chosen: dict[str, TensorSpec] = {}
+    for output in request.outputs:
+        name = output.name
+        spec = specs.get(name)
+        if spec is None:
+            accepted = ", ".join(f"'{n}'" for n in specs)
+            raise InvalidArgument(
+                f"model '{model}': unknown requested output '{name}'; outputs are {accepted}"
+            )
+        if name in chosen:
+            raise InvalidArgument(f"model '{model}': output '{name}' is requested twice")
+        if "classification" in output.parameters:
+            raise InvalidArgument(f"model '{model}': output '{name}': 'classification' is not offered")
+        chosen[name] = spec
+    return tuple(chosen.values())
+
+
+def encode_response(
+    model: str, request_id: str, outputs: Sequence[tuple[TensorSpec, NDArray[Any]]]
+) -> pb.ModelInferResponse:
+    """Builds the response; `request_id` is echoed verbatim."""
+    response = pb.ModelInferResponse(model_name=model, model_version="1", id=request_id)
+    for spec, array in outputs:
+        response.outputs.add(name=spec.name, datatype=spec.dtype.kserve, shape=array.shape)
+        response.raw_output_contents.append(_raw(spec, array))
+    return response
+
+
+def _raw(spec: TensorSpec, array: NDArray[Any]) -> bytes:
+    if spec.dtype.kserve == "BYTES":
+        return _join_bytes(spec.name, array)
+    # tobytes() gives C order whatever the strides; only the byte order may still be foreign.
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return array.tobytes()
+
+
+def _join_bytes(name: str, array: NDArray[Any]) -> bytes:
+    parts: list[bytes] = []
+    for element in array.ravel(order="C"):
+        if isinstance(element, str):
+            element = element.encode("utf-8")  # noqa: PLW2901 - text is accepted as its UTF-8
+        if not isinstance(element, bytes):
+            raise InternalError(f"output '{name}' holds {type(element).__name__}, BYTES takes bytes or str")
+        parts += (_LENGTH.pack(len(element)), element)
+    return b"".join(parts)
+
+
+def check_output(origin: str, spec: TensorSpec, value: Any) -> NDArray[Any]:
+    """Checks what a hook returned for `spec`; `origin` names the hook in the error.
+
+    The dtype must match, byte order aside; the rank and the fixed axes too. Raises InternalError.
+    """
+    array = np.asarray(value)
+    if spec.dtype.kserve == "BYTES":
+        if array.dtype != np.object_:
+            raise InternalError(
+                f"{origin} returned '{spec.name}' as numpy {array.dtype}; BYTES takes an object array "
+                "of bytes (numpy S arrays strip NULs)"
+            )
+    elif array.dtype.newbyteorder("=") != spec.dtype.numpy:
+        raise InternalError(f"{origin} returned '{spec.name}' as {array.dtype}, expected {spec.dtype.numpy}")
+    if array.ndim != len(spec.dims) or any(
+        want not in (-1, have) for want, have in zip(spec.dims, array.shape, strict=True)
+    ):
+        raise InternalError(
+            f"{origin} returned '{spec.name}' with shape {list(array.shape)}, expected {list(spec.dims)}"
+        )
+    return array

@@ -1,0 +1,289 @@
+"""The KServe V2 servicer: one method per unary RPC, errors through one table."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any, TypeVar, final
+
+import grpc
+import grpc.aio
+
+from reactant_core.bundle.errors import BundleError
+from reactant_core.clock import Clock
+from reactant_core.errors import (
+    FailedPrecondition,
+    InternalError,
+    InvalidArgument,
+    ModelNotFound,
+    ModelUnavailable,
+    ServingError,
+    Unimplemented,
+    trailing_metadata,
+)
+from reactant_core.logs import get_logger
+from reactant_proto import inference_pb2 as pb
+from reactant_proto import inference_pb2_grpc
+from reactant_worker.engine.port import EngineStatistics
+from reactant_worker.metrics import NO_MODEL, WorkerMetrics
+from reactant_worker.models.catalog import VERSION, Catalog, Entry, ModelState
+from reactant_worker.models.loader import Loader
+from reactant_worker.models.repository import Repository
+from reactant_worker.rpc import describe
+from reactant_worker.rpc.infer import InferPath
+from reactant_worker.rpc.ipc import same_ipc_namespace
+from reactant_worker.rpc.logsettings import LogSettings
+
+_log = get_logger(__name__)
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_NO_SHARED_MEMORY = "shared memory is not offered by this version; send tensors in the request"
+_SHED = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "full",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "deadline",
+    grpc.StatusCode.CANCELLED: "cancelled",
+}
+
+
+def answers(
+    method: Callable[[Any, Request, Context], Awaitable[Response]],
+) -> Callable[[Any, Request, Context], Awaitable[Response]]:
+    """Turns what a method raises into a status: `ServingError` by the table, the rest into INTERNAL."""
+
+    @functools.wraps(method)
+    async def answer(self: Any, request: Request, context: Context) -> Response:
+        try:
+            return await method(self, request, context)
+        except ServingError as error:
+            failure = error
+        except Exception as error:
+            _log.exception("RPC failed", rpc=method.__name__)
+            failure = InternalError(f"{method.__name__} failed: {type(error).__name__}")
+        await context.abort(failure.code, failure.message, trailing_metadata(failure))
+        raise AssertionError("unreachable: abort raises")
+
+    return answer
+
+
+@final
+class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
+    """Answers from the moment the port is open; what cannot be served yet says so."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        repository: Repository,
+        infer: InferPath,
+        metrics: WorkerMetrics,
+        log_settings: LogSettings,
+        ready: Callable[[], bool],
+        totals: Callable[[Entry], EngineStatistics],
+        loader: Loader,
+        control_mode: str,
+        device_kind: Callable[[], str],
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._repository = repository
+        self._infer = infer
+        self._metrics = metrics
+        self._log_settings = log_settings
+        self._ready = ready
+        self._totals = totals
+        self._loader = loader
+        self._control_mode = control_mode
+        self._device_kind = device_kind
+        self._clock = clock
+        self._version = version("reactant-worker")
+
+    @answers
+    async def ServerLive(self, request: pb.ServerLiveRequest, context: Context) -> pb.ServerLiveResponse:
+        return pb.ServerLiveResponse(live=True)
+
+    @answers
+    async def ServerReady(self, request: pb.ServerReadyRequest, context: Context) -> pb.ServerReadyResponse:
+        return pb.ServerReadyResponse(ready=self._ready())
+
+    @answers
+    async def ModelReady(self, request: pb.ModelReadyRequest, context: Context) -> pb.ModelReadyResponse:
+        entry = self._catalog.find(request.name, request.version)
+        return pb.ModelReadyResponse(ready=entry.state is ModelState.READY)
+
+    @answers
+    async def ServerMetadata(
+        self, request: pb.ServerMetadataRequest, context: Context
+    ) -> pb.ServerMetadataResponse:
+        return pb.ServerMetadataResponse(
+            name=describe.SERVER_NAME, version=self._version, extensions=describe.EXTENSIONS
+        )
+
+    @answers
+    async def ModelMetadata(
+        self, request: pb.ModelMetadataRequest, context: Context
+    ) -> pb.ModelMetadataResponse:
+        return describe.metadata(self._catalog.find(request.name, request.version).ready_model())
+
+    @answers
+    async def ModelConfig(self, request: pb.ModelConfigRequest, context: Context) -> pb.ModelConfigResponse:
+        model = self._catalog.find(request.name, request.version).ready_model()
+        return pb.ModelConfigResponse(config=describe.model_config(model, self._device_kind()))
+
+    @answers
+    async def ModelStatistics(
+        self, request: pb.ModelStatisticsRequest, context: Context
+    ) -> pb.ModelStatisticsResponse:
+        if request.name:
+            entries = [self._catalog.find(request.name, request.version)]
+        else:
+            entries = [entry for entry in self._catalog.visible() if entry.model is not None]
+        response = pb.ModelStatisticsResponse()
+        response.model_stats.extend(describe.statistics(entry, self._totals(entry)) for entry in entries)
+        return response
+
+    async def ModelInfer(self, request: pb.ModelInferRequest, context: Context) -> pb.ModelInferResponse:
+        # Not through `answers`: every outcome is counted, a cancelled request's too.
+        started = self._clock.monotonic()
+        try:
+            response = await self._infer.infer(request, context.time_remaining())
+        except ServingError as error:
+            failure = error
+        except asyncio.CancelledError:
+            # The transport cancels for both reasons and has answered or lost the client already.
+            remaining = context.time_remaining()
+            late = remaining is not None and remaining <= 0
+            self._count(
+                request, grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED, started
+            )
+            raise
+        except Exception as error:
+            _log.exception("RPC failed", rpc="ModelInfer", model=request.model_name, request=request.id)
+            failure = InternalError(f"ModelInfer failed: {type(error).__name__}")
+        else:
+            self._count(request, grpc.StatusCode.OK, started)
+            return response
+        self._count(request, failure.code, started)
+        await context.abort(failure.code, failure.message, trailing_metadata(failure))
+        raise AssertionError("unreachable: abort raises")
+
+    def _count(self, request: pb.ModelInferRequest, code: grpc.StatusCode, started: float) -> None:
+        seconds = self._clock.monotonic() - started
+        entry = self._catalog.get(request.model_name)
+        self._metrics.answered(NO_MODEL if entry is None else entry.name, code.name, seconds)
+        if code in _SHED:
+            self._metrics.shed(_SHED[code])
+        if entry is not None and code is grpc.StatusCode.CANCELLED:
+            entry.counters.cancelled.add(seconds)
+        elif entry is not None and code is not grpc.StatusCode.OK:
+            entry.counters.fail.add(seconds)
+
+    @answers
+    async def RepositoryIndex(
+        self, request: pb.RepositoryIndexRequest, context: Context
+    ) -> pb.RepositoryIndexResponse:
+        on_disk = await asyncio.to_thread(self._repository.find)
+        response = pb.RepositoryIndexResponse()
+        rows = {entry.name: (entry.state.value, entry.reason) for entry in self._catalog.visible()}
+        for name in on_disk:
+            if self._catalog.get(name) is None:
+                rows[name] = (ModelState.UNAVAILABLE.value, "not loaded")
+        for name, (state, reason) in sorted(rows.items()):
+            if not request.ready or state == ModelState.READY.value:
+                response.models.add(name=name, version=VERSION, state=state, reason=reason)
+        return response
+
+    @answers
+    async def RepositoryModelLoad(
+        self, request: pb.RepositoryModelLoadRequest, context: Context
+    ) -> pb.RepositoryModelLoadResponse:
+        self._explicit_only()
+        if request.parameters:
+            given = ", ".join(f"'{key}'" for key in sorted(request.parameters))
+            raise InvalidArgument(
+                f"load parameters are not offered: {given}; change the bundle's manifest.yaml"
+            )
+        path = (await asyncio.to_thread(self._repository.find)).get(request.model_name)
+        if path is None:
+            raise ModelNotFound(f"no bundle named '{request.model_name}' in the model repository")
+        try:
+            await self._loader.load(request.model_name, path)
+        except BundleError as error:
+            raise FailedPrecondition(f"model '{request.model_name}' failed to load: {error}") from None
+        return pb.RepositoryModelLoadResponse()
+
+    @answers
+    async def RepositoryModelUnload(
+        self, request: pb.RepositoryModelUnloadRequest, context: Context
+    ) -> pb.RepositoryModelUnloadResponse:
+        self._explicit_only()
+        if self._catalog.get(request.model_name) is None:
+            raise ModelNotFound(f"model '{request.model_name}' is not loaded")
+        await self._loader.unload(request.model_name)
+        return pb.RepositoryModelUnloadResponse()
+
+    def _explicit_only(self) -> None:
+        if self._control_mode != "explicit":
+            raise ModelUnavailable(
+                f"model_control_mode is {self._control_mode}; models are loaded and unloaded by request "
+                "only in explicit mode"
+            )
+
+    @answers
+    async def SystemSharedMemoryStatus(
+        self, request: pb.SystemSharedMemoryStatusRequest, context: Context
+    ) -> pb.SystemSharedMemoryStatusResponse:
+        return pb.SystemSharedMemoryStatusResponse()
+
+    @answers
+    async def SystemSharedMemoryRegister(
+        self, request: pb.SystemSharedMemoryRegisterRequest, context: Context
+    ) -> pb.SystemSharedMemoryRegisterResponse:
+        raise Unimplemented(_NO_SHARED_MEMORY)
+
+    @answers
+    async def SystemSharedMemoryUnregister(
+        self, request: pb.SystemSharedMemoryUnregisterRequest, context: Context
+    ) -> pb.SystemSharedMemoryUnregisterResponse:
+        return pb.SystemSharedMemoryUnregisterResponse()
+
+    @answers
+    async def CudaSharedMemoryStatus(
+        self, request: pb.CudaSharedMemoryStatusRequest, context: Context
+    ) -> pb.CudaSharedMemoryStatusResponse:
+        return pb.CudaSharedMemoryStatusResponse()
+
+    @answers
+    async def CudaSharedMemoryRegister(
+        self, request: pb.CudaSharedMemoryRegisterRequest, context: Context
+    ) -> pb.CudaSharedMemoryRegisterResponse:
+        raise Unimplemented(f"CUDA {_NO_SHARED_MEMORY}")
+
+    @answers
+    async def CudaSharedMemoryUnregister(
+        self, request: pb.CudaSharedMemoryUnregisterRequest, context: Context
+    ) -> pb.CudaSharedMemoryUnregisterResponse:
+        raise Unimplemented(f"CUDA {_NO_SHARED_MEMORY}")
+
+    @answers
+    async def TraceSetting(
+        self, request: pb.TraceSettingRequest, context: Context
+    ) -> pb.TraceSettingResponse:
+        if any(value.value for value in request.settings.values()):
+            raise Unimplemented("tracing is not offered; trace settings can only be read")
+        response = pb.TraceSettingResponse()
+        response.settings["trace_level"].value.append("OFF")
+        return response
+
+    @answers
+    async def LogSettings(self, request: pb.LogSettingsRequest, context: Context) -> pb.LogSettingsResponse:
+        return self._log_settings.apply(request.settings)
+
+    @answers
+    async def IsSameIPCNamespace(
+        self, request: pb.IsSameIPCNamespaceRequest, context: Context
+    ) -> pb.IsSameIPCNamespaceResponse:
+        return pb.IsSameIPCNamespaceResponse(same=same_ipc_namespace(request.name))

@@ -1,0 +1,1 @@
+"""Where weights live: on the host and on the device."""
