@@ -32,13 +32,14 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
 
 def read_exactly(file: BinaryIO, count: int, what: str) -> bytes:
     """Reads `count` bytes from where `file` stands; BundleError when the file ends before."""
-    parts = bytearray()
-    while len(parts) < count:
-        part = file.read(count - len(parts))
+    data = file.read(count)  # a regular file gives all of it at once, unless a signal comes between
+    while len(data) < count:
+        part = file.read(count - len(data))
         if not part:
-            raise BundleError(f"{what}: ended after {len(parts)} of {count} bytes; is it still being copied?")
-        parts += part
-    return bytes(parts)
+            ended = f"ended after {len(data)} of {count} bytes; is it still being copied?"
+            raise BundleError(f"{what}: {ended}")
+        data += part
+    return data
 
 
 def read_small(path: Path, limit: int) -> bytes:

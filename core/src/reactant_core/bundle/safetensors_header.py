@@ -18,6 +18,9 @@ from reactant_core.bundle.errors import BundleError, shown
 MAX_TENSORS: Final = 65_536
 MAX_RANK: Final = 64
 _MAX_METADATA_KEYS: Final = 1_024
+_MAX_STRING_BYTES: Final = 4 << 20
+"""One character beyond the BMP makes Python spend four bytes on each: this keeps that bounded."""
+
 _METADATA: Final = "__metadata__"
 _T = TypeVar("_T")
 _FIELDS: Final = ("dtype", "shape", "data_offsets")
@@ -166,11 +169,14 @@ class _Scanner:
 
     def string(self) -> str:
         token = self._token(_STRING, "a string")
+        if len(token) > _MAX_STRING_BYTES:
+            raise self.fault(f"a string of {len(token)} bytes; at most {_MAX_STRING_BYTES} are read")
         try:
-            text = token[1:-1].decode("utf-8")
-            if "\\" in text:
-                text = str(json.loads(token))
-                text.encode("utf-8")
+            text = token.decode("utf-8")
+            if "\\" not in text:
+                return text[1:-1]
+            text = str(json.loads(text))
+            text.encode("utf-8")  # an escape can spell half of a surrogate pair
         except ValueError as error:
             raise self.fault("a string is not valid UTF-8 or has an invalid escape") from error
         return text

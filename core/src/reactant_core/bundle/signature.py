@@ -72,17 +72,17 @@ def align_weights(bundle: Bundle, signature: Signature) -> Bundle:
 
     Version 3 stores weights as programs take them and comes back unchanged. A version 2 bundle
     written by the Julia server's exporter stores every weight with its axes in reverse. Its file does not
-    say so, but nearly always one weight's shape does: it fits `signature` one way only. Where all
+    say so, but nearly always a weight's shape does: it fits `signature` one way only. Where all
     shapes read the same both ways, the exporter's mark in the provenance decides.
     """
     if bundle.manifest.format_version != "2" or bundle.weights is None:
         return bundle
     taken = [argument.shape for argument in signature.arguments[len(bundle.manifest.executable_inputs) :]]
     stored = [bundle.weights.tensors[name].shape for name in bundle.weights.argument_order]
-    reverse = [shape[::-1] for shape in stored]
-    if taken != reverse or (
-        taken == stored and bundle.manifest.provenance.get("converter") not in _JULIA_WRITERS
-    ):
+    fits = sum(a == b for a, b in zip(taken, stored, strict=False))
+    fits_reversed = sum(a == b[::-1] for a, b in zip(taken, stored, strict=False))
+    by_julia = bundle.manifest.provenance.get("converter") in _JULIA_WRITERS
+    if fits_reversed < fits or (fits_reversed == fits and not by_julia):
         return bundle
     return replace(bundle, weights=bundle.weights.with_axes_reversed())
 

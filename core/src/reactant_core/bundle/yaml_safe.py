@@ -24,6 +24,8 @@ MAX_NODES: Final = 50_000
 """Values in a document, each alias counted as everything it stands for."""
 
 _MAX_NUMBER_CHARS: Final = 400
+_MAX_DIRECTIVES: Final = 8
+_DIRECTIVE: Final = re.compile(r"(?:\A|[\r\n\x85\u2028\u2029])%")
 
 # libyaml's scanner: the pure Python one takes tens of seconds for a file of the permitted size.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -71,13 +73,18 @@ def parse_yaml(data: bytes) -> YamlDocument:
     """
     if len(data) > MAX_BYTES:
         raise YamlError(f"is {len(data)} bytes; at most {MAX_BYTES} are read")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise YamlError(f"is not UTF-8 text (byte {error.start})") from error
+    # libyaml compares each %TAG directive with all before it: seconds for what fits in a file.
+    if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
+        raise YamlError(f"holds over {_MAX_DIRECTIVES} lines that begin with %")
     builder = _Builder()
     try:
-        builder.build(yaml.parse(data, Loader=_LOADER))
+        builder.build(yaml.parse(text, Loader=_LOADER))
     except yaml.YAMLError as error:
         raise YamlError(_described(error)) from error
-    except UnicodeError as error:
-        raise YamlError("is not UTF-8 text") from error
     return YamlDocument(builder.root, builder.faults.sentences())
 
 
