@@ -25,13 +25,13 @@ $(STAMP): uv.lock $(PROJECTS) tools/setup.py tools/uv.py tools/accelerator.py to
 # --- run --------------------------------------------------------------------------------------------
 .PHONY: run demo bundles bench
 run: setup ## Build the demo models if there are none, then serve them: gRPC on 8001, health and metrics on 8002
-	@if [ -z "$$INFERENCE_SERVER_MODEL_DIRS" ]; then $(BIN)/python -m reactant_examples.build bundles; fi
+	@if [ -z "$$INFERENCE_SERVER_MODEL_DIRS" ]; then $(BIN)/python -m reactant_examples.build --out bundles; fi
 	@INFERENCE_SERVER_MODEL_DIRS="$${INFERENCE_SERVER_MODEL_DIRS:-$(CURDIR)/bundles}" \
 	 INFERENCE_SERVER_CACHE_DIR="$${INFERENCE_SERVER_CACHE_DIR:-$(CURDIR)/.cache/programs}" \
 	 exec $(BIN)/reactant-supervisor
 
 bundles: setup ## Build the demo models into bundles/
-	@$(BIN)/python -m reactant_examples.build bundles
+	@$(BIN)/python -m reactant_examples.build --out bundles
 
 demo: setup ## Ask the running server to rank sentences by similarity
 	@$(BIN)/python -m reactant_examples.demo
