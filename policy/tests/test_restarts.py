@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from reactant_policy.restarts import EX_CONFIG, GiveUp, Restart, RestartPolicy, after_exit
 
 POLICY = RestartPolicy(
@@ -28,6 +29,7 @@ def test_delays_double_up_to_the_cap_then_the_node_goes_down() -> None:
     assert isinstance(last, GiveUp)
     assert "failed 4 times in a row" in last.reason
     assert "3 restarts" in last.reason
+    assert not last.configuration_refused
 
 
 def test_a_good_life_begins_a_new_row() -> None:
@@ -50,6 +52,7 @@ def test_a_refused_configuration_is_never_retried_even_after_a_good_life() -> No
         (decision,) = _row(POLICY, [life], EX_CONFIG)
         assert isinstance(decision, GiveUp)
         assert "configuration" in decision.reason
+        assert decision.configuration_refused
 
 
 def test_no_restarts_allowed() -> None:

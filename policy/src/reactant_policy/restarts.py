@@ -80,10 +80,17 @@ class Restart:
 @final
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Take the node down; `reason` is a sentence for the log."""
+    """Take the node down.
+
+    Attributes:
+        reason: why, as a clause for the log.
+        failures: failures in a row, this one included.
+        configuration_refused: it ended with `EX_CONFIG`; whoever starts the node should not retry either.
+    """
 
     reason: str
     failures: int
+    configuration_refused: bool = False
 
 
 def after_exit(
@@ -99,7 +106,7 @@ def after_exit(
     """
     now_failed = (0 if lived_seconds >= policy.good_life_seconds else failures) + 1
     if exit_code == EX_CONFIG:
-        return GiveUp("it refused its configuration, starting it again cannot help", now_failed)
+        return GiveUp("it refused its configuration, starting it again cannot help", now_failed, True)
     if now_failed > policy.max_restarts:
         return GiveUp(
             f"it failed {now_failed} times in a row and {policy.max_restarts} restarts are allowed",

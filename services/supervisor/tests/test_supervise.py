@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from reactant_core.clock import SYSTEM_CLOCK, Clock
+from reactant_core.lifecycle import Stop
+from reactant_core.testing import FakeClock, async_test, eventually
+from reactant_policy.restarts import EX_CONFIG, GiveUp, RestartPolicy
+from reactant_supervisor.children import Child, start_child
+from reactant_supervisor.output import LineOutput
+from reactant_supervisor.plan import ProcessSpec
+from reactant_supervisor.supervise import Stopped, describe_exit, keep_running
+
+QUICK = RestartPolicy(max_restarts=3, first_delay_seconds=0.001, cap_seconds=0.001)
+
+
+def script(code: str, name: str = "worker0") -> ProcessSpec:
+    return ProcessSpec(name, (sys.executable, "-S", "-E", "-c", textwrap.dedent(code)), dict(os.environ))
+
+
+SLEEPER = script("import os, time; print('up', os.getpid(), flush=True); time.sleep(60)")
+
+
+class Lines:
+    """What came out of the supervisor's stream so far."""
+
+    def __init__(self, output: LineOutput, reader: asyncio.StreamReader) -> None:
+        self.output = output
+        self._reader = reader
+
+    async def next(self) -> str:
+        line = await asyncio.wait_for(self._reader.readline(), 20)
+        return line.decode()
+
+    async def until(self, text: str) -> str:
+        while text not in (line := await self.next()):
+            assert line, f"the stream ended before {text!r}"
+        return line
+
+
+@asynccontextmanager
+async def collected() -> AsyncIterator[Lines]:
+    read_end, write_end = os.pipe()
+    output = LineOutput(write_end)
+    output.start()
+    reader = asyncio.StreamReader(limit=1 << 20)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_end, "rb", buffering=0)
+    )
+    try:
+        yield Lines(output, reader)
+    finally:
+        transport.close()
+        output.close()
+        os.close(write_end)
+
+
+async def no_watch(_: Child) -> None:
+    return
+
+
+def keep(
+    spec: ProcessSpec,
+    lines: Lines,
+    stop: Stop,
+    *,
+    policy: RestartPolicy = QUICK,
+    watch: Callable[[Child], Awaitable[None]] = no_watch,
+    clock: Clock = SYSTEM_CLOCK,
+    budget: float = 20.0,
+) -> asyncio.Task[Stopped | GiveUp]:
+    return asyncio.create_task(
+        keep_running(
+            spec,
+            output=lines.output,
+            stop=stop,
+            policy=policy,
+            watch=watch,
+            clock=clock,
+            stop_budget_seconds=budget,
+        )
+    )
+
+
+def alive(pid: int) -> bool:
+    """Whether `pid` runs; a zombie does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+@async_test
+async def test_both_streams_come_out_prefixed_and_the_last_line_needs_no_end() -> None:
+    async with collected() as lines:
+        spec = script("""
+            import sys
+            print("out", flush=True); print("err", file=sys.stderr, flush=True)
+            sys.stdout.write("no line end")
+        """)
+        child = await start_child(spec, lines.output)
+        assert await child.wait() == 0
+        assert [await lines.next() for _ in range(3)] == [
+            "[worker0] out\n",
+            "[worker0] err\n",
+            "[worker0] no line end\n",
+        ]
+
+
+@pytest.mark.slow
+@async_test
+async def test_lines_of_many_children_stay_whole_under_load() -> None:
+    code = """
+        import os
+        for n in range(2000):
+            line = b"<%d %s>\\n" % (n, b"x" * (n % 700))
+            for at in range(0, len(line), 97):  # torn writes, as a busy pipe gives them
+                os.write(1, line[at:at + 97])
+    """
+    async with collected() as lines:
+        children = [await start_child(script(code, f"worker{i}"), lines.output) for i in range(3)]
+        seen = {f"worker{i}": 0 for i in range(3)}
+
+        async def read() -> None:
+            for _ in range(3 * 2000):
+                name, _, rest = (await lines.next()).partition("] ")
+                n = seen[name[1:]]
+                assert rest == f"<{n} {'x' * (n % 700)}>\n"
+                seen[name[1:]] = n + 1
+
+        await asyncio.gather(read(), *(child.wait() for child in children))
+        assert set(seen.values()) == {2000}
+
+
+@async_test
+async def test_a_grandchild_that_holds_the_pipe_does_not_hold_up_the_end() -> None:
+    async with collected() as lines:
+        spec = script("""
+            import os, time
+            reader, writer = os.pipe()
+            if os.fork() == 0:
+                print("grandchild", os.getpid(), flush=True)
+                os.write(writer, b".")
+                time.sleep(60)
+            else:
+                os.read(reader, 1)
+                os.kill(os.getpid(), 9)
+        """)
+        child = await start_child(spec, lines.output)
+        grandchild = int((await lines.until("grandchild")).split()[-1])
+        assert await child.wait() == -signal.SIGKILL
+        await eventually(lambda: not alive(grandchild))
+
+
+@async_test
+async def test_a_dying_child_is_restarted_then_given_up() -> None:
+    async with collected() as lines:
+        ended = await keep(script("print('life', flush=True); raise SystemExit(3)"), lines, Stop())
+        assert isinstance(ended, GiveUp)
+        assert ended.failures == 4
+        assert [await lines.next() for _ in range(4)] == ["[worker0] life\n"] * 4
+
+
+@async_test
+async def test_a_refused_configuration_is_not_retried() -> None:
+    async with collected() as lines:
+        ended = await keep(script(f"raise SystemExit({EX_CONFIG})"), lines, Stop())
+        assert isinstance(ended, GiveUp)
+        assert (ended.failures, "configuration" in ended.reason) == (1, True)
+
+
+@async_test
+async def test_good_lives_begin_a_new_row_for_ever() -> None:
+    clock = FakeClock()
+    stop = Stop()
+    lives = 0
+
+    async def watch(child: Child) -> None:
+        nonlocal lives
+        lives += 1
+        clock.advance(60)
+        if lives == 10:
+            stop.request("test")
+        else:
+            child.kill()
+
+    async with collected() as lines:
+        ended = await keep(SLEEPER, lines, stop, watch=watch, clock=clock)
+        assert ended == Stopped(clean=True)
+        assert lives == 10
+
+
+@async_test
+async def test_a_program_that_cannot_be_started_counts_as_failures() -> None:
+    async with collected() as lines:
+        ended = await keep(ProcessSpec("worker0", ("/nonexistent/program",), {}), lines, Stop())
+        assert isinstance(ended, GiveUp)
+
+
+@async_test
+async def test_a_stop_is_forwarded_once_and_a_clean_end_is_clean() -> None:
+    async with collected() as lines:
+        stop = Stop()
+        spec = script("""
+            import signal
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            print("up", flush=True)
+            signal.sigwait({signal.SIGTERM})
+            again = signal.sigtimedwait({signal.SIGTERM}, 0.1)
+            print("again", again, flush=True)
+        """)
+        running = keep(spec, lines, stop)
+        await lines.until("up")
+        stop.request("SIGTERM")
+        assert await lines.until("again") == "[worker0] again None\n"
+        assert await running == Stopped(clean=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "clean"),
+    [("signal.signal(signal.SIGTERM, lambda *_: exit(5))", False), ("", True)],
+    ids=["an error while stopping", "stopped before it listens for signals"],
+)
+def test_how_the_child_ends_decides_whether_a_stop_is_clean(code: str, clean: bool) -> None:
+    @async_test
+    async def scenario() -> None:
+        async with collected() as lines:
+            stop = Stop()
+            spec = script(f"import signal\n{code}\nprint('up', flush=True)\nsignal.pause()")
+            running = keep(spec, lines, stop)
+            await lines.until("up")
+            stop.request("SIGTERM")
+            assert await running == Stopped(clean)
+
+    scenario()
+
+
+@async_test
+async def test_a_child_that_does_not_stop_in_the_budget_is_killed_with_its_group() -> None:
+    async with collected() as lines:
+        stop = Stop()
+        spec = script("""
+            import os, signal, time
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            child = os.fork()
+            if child:
+                print("pids", os.getpid(), child, flush=True)
+            time.sleep(60)
+        """)
+        running = keep(spec, lines, stop, budget=0.01)
+        pids = [int(pid) for pid in (await lines.until("pids")).split()[-2:]]
+        stop.request("SIGTERM")
+        assert await running == Stopped(clean=False)
+        await eventually(lambda: not any(map(alive, pids)))
+
+
+@async_test
+async def test_a_stop_during_the_backoff_ends_it_at_once() -> None:
+    slow = RestartPolicy(first_delay_seconds=3600, cap_seconds=3600)
+    async with collected() as lines:
+        stop = Stop()
+        running = keep(script("print('life', flush=True)"), lines, stop, policy=slow)
+        await lines.until("life")
+        stop.request("SIGTERM")
+        assert await asyncio.wait_for(running, 20) == Stopped(clean=True)
+
+
+@async_test
+async def test_cancelling_leaves_no_child() -> None:
+    async with collected() as lines:
+        running = keep(
+            script("import os,time; print('pid', os.getpid(), flush=True); time.sleep(60)"), lines, Stop()
+        )
+        pid = int((await lines.until("pid")).split()[-1])
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not alive(pid)
+
+
+@async_test
+async def test_a_watcher_that_fails_does_not_touch_the_child(caplog: pytest.LogCaptureFixture) -> None:
+    async def watch(_: Child) -> None:
+        raise ValueError("bad luck")
+
+    async with collected() as lines:
+        stop = Stop()
+        running = keep(
+            script("import time; print('up', flush=True); time.sleep(60)"), lines, stop, watch=watch
+        )
+        await lines.until("up")
+        await eventually(lambda: "can no longer be watched" in caplog.text)
+        assert not running.done()
+        stop.request("SIGTERM")
+        assert await running == Stopped(clean=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (3, "exited with code 3"),
+        (-11, "was killed by SIGSEGV"),
+        (-63, "was killed by signal 63"),
+    ],
+)
+def test_ends_are_described(code: int, text: str) -> None:
+    assert describe_exit(code) == text
