@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reactant_examples.digits.network import CLASSES, SIDE
 from reactant_examples.wheels import wheel_file
 
+SIDE = 8
+CLASSES = 10
 DISTRIBUTION = "scikit-learn"
 HELD_OUT = 0.25
 SEED = 0

@@ -10,8 +10,8 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-SIDE = 8
-CLASSES = 10
+from reactant_examples.digits.data import CLASSES, SIDE
+
 BRIGHTEST = 16.0
 
 _SHAPES = {

@@ -1,0 +1,114 @@
+"""Builds the example bundles that are missing or out of date: `python -m reactant_examples.build`."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from reactant_examples.catalogue import EXAMPLES, Example, is_current, source_stamp
+
+_STAGING = ".building-"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build what is asked for; 0 when all of it is there afterwards, else 1."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    names = [example.name for example in EXAMPLES]
+    if unknown := [name for name in options.names if name not in names]:
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(names)}")
+    chosen = [example for example in EXAMPLES if example.name in (options.names or names)]
+    return 1 if build_missing(chosen, options.out, force=options.force) else 0
+
+
+def build_missing(examples: Sequence[Example], out: Path, *, force: bool = False) -> list[str]:
+    """Build those of `examples` that `out` lacks or has from other sources; with `force`, all of them.
+
+    Returns the names of those that could not be built; why is on stderr, and the others are built.
+    """
+    stamps = {example: source_stamp(example) for example in examples}
+
+    def outdated(example: Example) -> bool:
+        return force or not is_current(out / example.name, stamps[example])
+
+    if not any(outdated(example) for example in examples):
+        return []
+    with _sole_builder(out):
+        # Asked again inside: another builder may have held the lock until now.
+        return [
+            example.name
+            for example in examples
+            if outdated(example) and not _build(example, out, stamps[example])
+        ]
+
+
+def build(example: Example, out: Path, stamp: str) -> Path:
+    """Write the bundle `out/{example.name}`; one that is there already is replaced when it is complete.
+
+    Nobody sees a part of a bundle: it is written inside a hidden directory and renamed. For an instant
+    between two renames a replaced bundle is in neither place.
+    """
+    target = out / example.name
+    staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=out))
+    try:
+        fresh = staging / example.name
+        example.write(fresh, {"stamp": stamp})
+        if target.exists():
+            target.rename(staging / "replaced")
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return target
+
+
+def _build(example: Example, out: Path, stamp: str) -> bool:
+    # Building needs no accelerator, and must not take the memory of one that serves.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    sys.stderr.write(f"building {example.name} ({example.summary}) ... ")
+    sys.stderr.flush()
+    begin = time.perf_counter()
+    try:
+        target = build(example, out, stamp)
+    except Exception as error:
+        sys.stderr.write(f"failed\n  {type(error).__name__}: {error}\n")
+        return False
+    size = sum(file.stat().st_size for file in target.iterdir()) / 1e6
+    sys.stderr.write(f"{time.perf_counter() - begin:.1f} s, {size:.1f} MB in {target}\n")
+    return True
+
+
+@contextmanager
+def _sole_builder(out: Path) -> Iterator[None]:
+    """Wait until no other process builds in `out`, and clear what one that was killed left there."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in out.glob(f"{_STAGING}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+def _parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {example.name:10} {example.summary}" for example in EXAMPLES)
+    parser = argparse.ArgumentParser(
+        prog="python -m reactant_examples.build",
+        description="Build the example bundles that are missing or whose sources have changed.",
+        epilog=f"models:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="MODEL", help="models to build (default: all)")
+    parser.add_argument("--out", type=Path, default=Path("bundles"), help="where to (default: ./bundles)")
+    parser.add_argument("--force", action="store_true", help="build also what is up to date")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
