@@ -47,6 +47,9 @@ EX_OK, EX_FAILED, EX_CONFIG = 0, 1, 78
 
 _STOP_GRACE_SECONDS = 1.0
 
+_MAX_LOAD_THREADS = 4
+"""Loads run beside serving: enough to overlap reading and compiling, few enough to leave cores to requests."""
+
 
 @final
 class Worker:
@@ -57,15 +60,20 @@ class Worker:
         self._config = config
         self._state = "starting"
         self._device: asyncio.Future[Device] = loop.create_future()
-        self._hook_pool = ThreadPoolExecutor(config.hook_threads, "hook")
-        self._load_pool = ThreadPoolExecutor(config.load_threads, "load")
+        cores = len(os.sched_getaffinity(0))
+        self._hook_pool = ThreadPoolExecutor(config.hook_pool_size(cores), "hook")
+        self._load_pool = ThreadPoolExecutor(min(cores, _MAX_LOAD_THREADS), "load")
         self._registry = CollectorRegistry()
         self._metrics = WorkerMetrics(self._registry)
         self._health = HealthServicer()
         self._catalog = Catalog(self._readiness_changed)
         self._bridge = EngineBridge(loop)
+        self._discipline = config.scheduler.discipline
+        if self._discipline not in DISCIPLINES:
+            _log.info("discipline is not offered yet, using fifo", configured=self._discipline)
+            self._discipline = "fifo"
         scheduler = Scheduler(
-            DISCIPLINES[config.scheduler.discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha
+            DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha
         )
         self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
         self._bridge.connect(self._engine)
@@ -142,8 +150,7 @@ class Worker:
     async def load(self) -> None:
         """Starts the device and settles the start-up set. Raises DeviceError."""
         config = self._config
-        if config.cache_dir is not None:
-            await asyncio.to_thread(enable_cache, config.cache_dir)
+        await asyncio.to_thread(enable_cache, config.cache_dir)
         device = await asyncio.to_thread(open_device, config.runtime)
         self._device.set_result(device)
         _log.info("device", kind=device.kind, name=device.name)
@@ -210,8 +217,7 @@ class Worker:
             self._health.set(name, serving=ready)
 
     def _max_batch_size(self, model: str) -> int | None:
-        terms = self._config.scheduler.models.get(model)
-        return None if terms is None else terms.max_batch_size
+        return self._config.scheduler.model(model).max_batch_size
 
     def _queued(self, model: ServedModel) -> int:
         return self._bridge.buffered(model.key) + self._engine.depth(model.key)
@@ -253,7 +259,7 @@ class Worker:
         labels = {
             "version": version("reactant-worker"),
             "name": self._config.name,
-            "discipline": self._config.scheduler.discipline,
+            "discipline": self._discipline,
             "control_mode": self._config.model_control_mode,
             "transport": self._rpc.transport,
         }

@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from reactant_core.config import RuntimeConfig
 from reactant_core.logs import get_logger
+from reactant_programs.settings import set_option
 
 _log = get_logger(__name__)
 
@@ -62,7 +63,7 @@ def open_device(config: RuntimeConfig) -> Device:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "true" if config.preallocate else "false"
     os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{config.mem_fraction:g}"
     if config.backend == "cpu":
-        jax.config.update("jax_platforms", "cpu")
+        set_option("jax_platforms", "cpu")
         return Device(_pick("cpu", 0))
     try:
         return Device(_pick("cuda", config.device_ordinal))

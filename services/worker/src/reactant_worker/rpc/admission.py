@@ -32,14 +32,14 @@ class Admission:
 
     @property
     def max_concurrent_requests(self) -> int:
-        """The in-flight cap."""
+        """The in-flight cap; 0 is none."""
         return self._max_concurrent
 
     def enter(self) -> None:
         """Counts a request in; raises ModelUnavailable while draining, ResourceExhausted at the cap."""
         if self.draining:
             raise ModelUnavailable("the server is draining", not_started=True)
-        if self.in_flight >= self._max_concurrent:
+        if 0 < self._max_concurrent <= self.in_flight:
             raise ResourceExhausted(
                 f"{self._max_concurrent} requests are in flight, the server takes no more", not_started=True
             )

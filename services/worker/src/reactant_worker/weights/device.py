@@ -10,5 +10,4 @@ from reactant_worker.weights.host import HostSlab
 def place(slab: HostSlab, device: jax.Device) -> tuple[jax.Array, ...]:
     """Transfers every tensor and waits for it; on CPU the arrays alias the slab."""
     placed = jax.device_put(list(slab.arrays), device)
-    jax.block_until_ready(placed)
-    return tuple(placed)
+    return tuple(array.block_until_ready() for array in placed)
