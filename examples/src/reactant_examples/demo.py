@@ -94,7 +94,7 @@ def wait_ready(client: Any, url: str, patience: float) -> None:
         entries = {entry["name"]: entry for entry in index.get("models", [])}
         for name in pending:
             _check_entry(name, entries.get(name), url)
-        if time.monotonic() > deadline:
+        if time.monotonic() >= deadline:
             raise DemoError(f"{' and '.join(pending)} still not ready after {patience:.0f} s at {url}.")
         if not announced:
             sys.stderr.write(f"Waiting for {' and '.join(pending)} to be compiled ...\n")
