@@ -19,9 +19,9 @@ _LONGEST_VALUE = 120
 _MASK = "**********"
 
 
-def nearest(name: str, known: Sequence[str], *, cutoff: float = 0.7) -> str | None:
+def nearest(name: str, known: Sequence[str]) -> str | None:
     """The known name most like `name`, if one is like it at all."""
-    found = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    found = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return found[0] if found else None
 
 
@@ -121,6 +121,23 @@ def _step(annotation: Any, part: str | int) -> Any:
             if part in (name, field.alias):
                 return field_type(field)
     return None
+
+
+def without_empty(tree: Mapping[str, Any], root: Any) -> dict[str, Any]:
+    """`tree` without keys that hold nothing where a mapping or a list belongs.
+
+    `workers:` with all its entries commented out reads as null, and means none.
+    """
+    kept = {}
+    for key, value in tree.items():
+        below = _step(root, key)
+        kind, _, _ = _split(below)
+        if value is None and (
+            get_origin(kind) in (tuple, dict) or (isinstance(kind, type) and issubclass(kind, BaseModel))
+        ):
+            continue
+        kept[key] = without_empty(value, below) if isinstance(value, Mapping) else value
+    return kept
 
 
 def secret(annotation: Any) -> bool:

@@ -11,6 +11,8 @@ import yaml
 
 from reactant_core.config.faults import Fault
 
+_PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
 KeyPath = tuple[str | int, ...]
 
 
@@ -104,6 +106,8 @@ class _Walk:
             self._fault(path, node, "an alias that contains itself")
             return None
         above |= {id(node)}
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN_TAGS:
+            self._fault(path, node, f"the tag {node.tag}, which is not accepted")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, above)
         if isinstance(node, yaml.SequenceNode):
@@ -112,7 +116,11 @@ class _Walk:
                 self.lines[*path, index] = item.start_mark.line + 1
                 items.append(self.value(item, (*path, index), above))
             return tuple(items)
-        return self._loader.construct_object(node)
+        try:
+            return self._loader.construct_object(node)
+        except (yaml.YAMLError, ValueError) as error:
+            self._fault(path, node, f"{node.value!r}: {getattr(error, 'problem', None) or error}")
+            return None
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath, above: frozenset[int]) -> dict[str, Any]:
         seen: dict[str, int] = {}

@@ -39,24 +39,24 @@ class Effective(Generic[T]):
 
 
 def leaves(value: BaseModel) -> Iterator[tuple[KeyPath, Any]]:
-    """Each value that is neither a section nor a mapping with entries, with its path."""
-    for name, field in type(value).model_fields.items():
-        yield from _below((field.alias or name,), getattr(value, name))
+    """Each value that is neither a section nor a mapping with entries, with its path.
+
+    Entries of lists and mappings give what they set themselves, not every default once more.
+    """
+    yield from _below((), value, entry=False)
 
 
-def _below(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
+def _below(path: KeyPath, value: Any, *, entry: bool) -> Iterator[tuple[KeyPath, Any]]:
     if isinstance(value, BaseModel):
-        # Entries of lists and mappings show what they set themselves, not every default once more.
-        entry = not isinstance(path[-1], str) or (len(path) > 1 and path[-2] == "models")
         for name, field in type(value).model_fields.items():
             if not entry or name in value.model_fields_set:
-                yield from _below((*path, field.alias or name), getattr(value, name))
+                yield from _below((*path, field.alias or name), getattr(value, name), entry=entry)
     elif isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _below((*path, key), item)
+            yield from _below((*path, key), item, entry=True)
     elif isinstance(value, tuple) and any(isinstance(item, BaseModel) for item in value):
         for index, item in enumerate(value):
-            yield from _below((*path, index), item)
+            yield from _below((*path, index), item, entry=True)
     else:
         yield path, value
 

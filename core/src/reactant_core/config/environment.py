@@ -84,13 +84,11 @@ def _fault(variable: Variable, text: str, error: ValidationError) -> Fault:
     return Fault(variable.name, f"{given}; {problem}", variable.name, found.suggestion)
 
 
-def unknown_variables(environ: Mapping[str, str], prefix: str, known: Sequence[str]) -> list[Fault]:
-    """A fault for each set variable that begins with `prefix` and is not known."""
-    return [
-        Fault(name, "unknown variable", name, nearest(name, known))
-        for name in sorted(environ)
-        if name.startswith(prefix) and name not in known
-    ]
+def unknown_variable(name: str, prefix: str, known: Sequence[str]) -> Fault:
+    """The fault of a variable that begins with `prefix` and is not known, with the nearest that is."""
+    # The prefix that all share would make all of them look alike.
+    suggestion = nearest(name.removeprefix(prefix), [other.removeprefix(prefix) for other in known])
+    return Fault(name, "unknown variable", name, None if suggestion is None else prefix + suggestion)
 
 
 def _is_list(annotation: Any) -> bool:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import Any, final
 
 from pydantic import ValidationError
 
-from reactant_core.config.accepted import faults_of, nearest
+from reactant_core.config.accepted import faults_of, nearest, without_empty
 from reactant_core.config.document import Document, KeyPath, dotted, parse_document, read_document
-from reactant_core.config.effective import DEFAULT, Effective
-from reactant_core.config.environment import read_variables, unknown_variables, variables
+from reactant_core.config.effective import DEFAULT, Effective, leaves
+from reactant_core.config.environment import Variable, read_variables, unknown_variable, variables
 from reactant_core.config.faults import ConfigError, Fault
 from reactant_core.config.layers import Layer, flatten, put, validated
 from reactant_core.config.node import NodeConfig, WorkerEntry
@@ -54,21 +56,18 @@ def load_node_config(environ: Mapping[str, str], *, node_file: Path | None = Non
     Raises:
         ConfigError: everything wrong with file and environment.
     """
-    document, faults = _read(environ, node_file)
-    node_values, found = read_variables(environ, NODE_VARIABLES)
-    worker_values, found_worker = read_variables(environ, WORKER_VARIABLES)
-    faults += [*found, *found_worker, *_unknown(environ)]
-    if faults:
-        raise ConfigError(faults)
-    layer = flatten(document.tree, document)
-    for variable, value in node_values.items():
-        put(layer, variable.path, (value, variable.name))
-    for variable, value in worker_values.items():
+    given = _read(environ, node_file)
+    layer = given.node_layer()
+    for variable, value in given.worker_values.items():
         if variable.path == ("model_dirs",):
             put(layer, ("model_repo",), (value, variable.name))
         elif variable.path != ("name",):
             put(layer, ("global", *variable.path), (value, variable.name))
-    return validated(NodeConfig, layer)
+    effective = validated(NodeConfig, layer)
+    # A list is one value to the layers; its entries have lines of their own.
+    entries = (path for path, _ in leaves(effective.value) if path[0] == "workers" and len(path) > 1)
+    sources = {dotted(path): given.document.source(path) for path in entries}
+    return Effective(effective.value, {**effective.sources, **sources})
 
 
 def load_worker_config(
@@ -83,8 +82,9 @@ def load_worker_config(
     Raises:
         ConfigError: everything wrong with file and environment, or no such worker.
     """
-    node = load_node_config(environ, node_file=node_file)
-    document, _ = _read(environ, node_file)
+    given = _read(environ, node_file)
+    document = given.document
+    node = validated(NodeConfig, given.node_layer())
     asked = worker or environ.get(f"{WORKER_PREFIX}NAME", "").strip() or None
     index, entry = _entry(node.value, asked, document)
     layer = _derived(node, index)
@@ -100,14 +100,30 @@ def load_worker_config(
         path = ("scheduler", "models", model, "residency")
         if (entry.name if entry is not None else asked or DEFAULT_NAME) in pinned and path not in layer:
             put(layer, path, ("device", document.source(("models", model))))
-    values, _ = read_variables(environ, WORKER_VARIABLES)
-    for variable, value in values.items():
+    for variable, value in given.worker_values.items():
         if variable.path != ("name",):
             put(layer, variable.path, (value, variable.name))
     return validated(WorkerConfig, layer)
 
 
-def _read(environ: Mapping[str, str], node_file: Path | None) -> tuple[Document, list[Fault]]:
+@final
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What file and environment say, found without fault."""
+
+    document: Document
+    node_values: Mapping[Variable, Any]
+    worker_values: Mapping[Variable, Any]
+
+    def node_layer(self) -> Layer:
+        """The file with the `REACTANT_*` variables over it."""
+        layer = flatten(self.document.tree, self.document)
+        for variable, value in self.node_values.items():
+            put(layer, variable.path, (value, variable.name))
+        return layer
+
+
+def _read(environ: Mapping[str, str], node_file: Path | None) -> _Given:
     named = environ.get(NODE_FILE_VARIABLE, "").strip()
     if node_file is not None:
         document = read_document(node_file, "node file")
@@ -115,15 +131,26 @@ def _read(environ: Mapping[str, str], node_file: Path | None) -> tuple[Document,
         document = read_document(Path(named), NODE_FILE_VARIABLE)
     else:
         document = Document(parse_document(default_node_yaml(), DEFAULT).tree, DEFAULT)
+    document = replace(document, tree=without_empty(document.tree, NodeConfig))
+    node_values, node_faults = read_variables(environ, NODE_VARIABLES)
+    worker_values, worker_faults = read_variables(environ, WORKER_VARIABLES)
+    faults = [*_file_faults(document), *node_faults, *worker_faults, *_unknown(environ)]
+    if faults:
+        raise ConfigError(faults)
+    return _Given(document, node_values, worker_values)
+
+
+def _file_faults(document: Document) -> list[Fault]:
     faults = list(document.faults)
-    if not faults:
-        try:
-            config = NodeConfig.model_validate(document.tree)
-        except ValidationError as error:
-            faults += faults_of(error, NodeConfig, document.source)
-        else:
-            faults += _contradictions(config, document)
-    return document, faults
+    try:
+        config = NodeConfig.model_validate(document.tree)
+    except ValidationError as error:
+        # What is wrong with the text of a value says more than what is wrong with what was made of it.
+        known = {fault.key for fault in faults}
+        return faults + [
+            fault for fault in faults_of(error, NodeConfig, document.source) if fault.key not in known
+        ]
+    return faults + _contradictions(config, document)
 
 
 def _contradictions(config: NodeConfig, document: Document) -> list[Fault]:
@@ -167,14 +194,18 @@ def _contradictions(config: NodeConfig, document: Document) -> list[Fault]:
 
 
 def _unknown(environ: Mapping[str, str]) -> list[Fault]:
-    faults = unknown_variables(environ, WORKER_PREFIX, list(WORKER_VARIABLES))
+    faults = [
+        unknown_variable(name, WORKER_PREFIX, list(WORKER_VARIABLES))
+        for name in sorted(environ)
+        if name.startswith(WORKER_PREFIX) and name not in WORKER_VARIABLES
+    ]
     known = [*NODE_VARIABLES, *_OTHER_VARIABLES]
     for name in sorted(environ):
         # Others may keep variables under this prefix: only what looks like a slip is a fault.
         if name.startswith(NODE_PREFIX) and name not in known and not name.startswith(_OTHER_PREFIXES):
-            suggestion = nearest(name, known, cutoff=0.85)
-            if suggestion is not None:
-                faults.append(Fault(name, "unknown variable", name, suggestion))
+            fault = unknown_variable(name, NODE_PREFIX, known)
+            if fault.suggestion is not None:
+                faults.append(fault)
     return faults
 
 
