@@ -48,7 +48,7 @@ EX_OK, EX_FAILED, EX_CONFIG = 0, 1, 78
 _STOP_GRACE_SECONDS = 1.0
 
 _MAX_LOAD_THREADS = 4
-"""Loads run beside serving: enough to overlap reading and compiling, few enough to leave cores to requests."""
+"""Enough to overlap reading and compiling, few enough to leave cores to requests."""
 
 
 @final

@@ -1,0 +1,83 @@
+"""Runs the benchmarks this machine allows; writes raw rows and prints them as a table."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import digits
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What can be run: `missing` says what it lacks here, `run` gives rows."""
+
+    missing: Callable[[], str | None]
+    run: Callable[[argparse.Namespace], list[dict[str, Any]]]
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {"digits": Benchmark(digits.missing, digits.run)}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Command-line entry point."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"which ones ({', '.join(BENCHMARKS)}); all by default")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=20_000, help="per round")
+    parser.add_argument("--concurrency", type=int, default=32)
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    results: dict[str, Any] = {}
+    for name in options.names or BENCHMARKS:
+        lacking = BENCHMARKS[name].missing()
+        if lacking:
+            print(f"{name}: skipped, {lacking}")
+            continue
+        results[name] = BENCHMARKS[name].run(options)
+        print_table(name, results[name])
+    if results and not options.no_write:
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"{dt.date.today().isoformat()}.json"
+        path.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+        print(f"written: {path.relative_to(RESULTS.parent.parent)}")
+    return 0
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "cpus": len(os.sched_getaffinity(0)),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "arguments": sys.argv[1:],
+    }
+
+
+def print_table(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows under their column names, right-aligned."""
+    print(f"\n{name}")
+    columns = list(rows[0])
+    widths = [max(len(column), *(len(str(row[column])) for row in rows)) for column in columns]
+    for line in (columns, *([str(row[column]) for column in columns] for row in rows)):
+        print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
