@@ -136,7 +136,8 @@ def read_bundle(path: Path) -> Bundle:
     """
     faults = FaultList()
     try:
-        files = {entry.name for entry in os.scandir(path) if not entry.is_dir()}
+        with os.scandir(path) as entries:
+            files = {entry.name for entry in entries if not entry.is_dir()}
     except OSError as error:
         raise BundleError(f"{path.name}: cannot be listed: {error.strerror}") from error
     if not valid_model_name(path.name):
