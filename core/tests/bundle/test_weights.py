@@ -154,10 +154,17 @@ def test_views_are_read_only_and_outlive_the_set(written: WeightSet) -> None:
     assert view.sum() == 15
 
 
-def test_opening_holds_no_descriptor(written: WeightSet) -> None:
-    assert str(written.path) not in [
-        os.path.realpath(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")
-    ]
+def _open_files() -> list[str]:
+    return [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+
+
+def test_a_file_is_held_by_views_alone(written: WeightSet) -> None:
+    path = str(written.path)
+    assert path not in _open_files()
+    views = [*written.arrays(), written.array("a")]
+    assert _open_files().count(path) == 1
+    del views
+    assert path not in _open_files()
 
 
 def test_unknown_names_and_buffers_of_another_size(written: WeightSet) -> None:

@@ -7,9 +7,9 @@ a key given twice, and it has no notion of the order in which programs take thei
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ from typing import Any, BinaryIO, Final, final
 
 import numpy as np
 
-from reactant_core.bundle.dtypes import WEIGHTS
-from reactant_core.bundle.errors import BundleError, FaultList, shown
+from reactant_core.bundle.errors import BundleError, FaultList
 from reactant_core.bundle.files import open_regular, read_exactly
-from reactant_core.bundle.safetensors_header import Header, HeaderEntry, parse_header
+from reactant_core.bundle.safetensors_header import parse_header
+from reactant_core.bundle.weight_layout import WeightTensor, check_coverage, checked_order, placed
 from reactant_core.bundle.weight_writer import write_weights
 
 __all__ = ["WeightSet", "WeightTensor", "open_weights", "write_weights"]
@@ -31,27 +31,6 @@ MAX_HEADER_BYTES: Final = 16 << 20
 """The format allows 100 MB. At its most of 65,536 tensors this leaves 256 bytes for each."""
 
 _LENGTH_BYTES: Final = 8
-_MAX_BYTES: Final = (1 << 63) - 1
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class WeightTensor:
-    """Where one weight lies.
-
-    Attributes:
-        name: its name in the file.
-        dtype: element type.
-        shape: sizes as a program takes them, row-major; may hold zeros.
-        offset: first byte, counted from the start of the file; not aligned in general.
-        nbytes: product of the shape times the item size.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    offset: int
-    nbytes: int
 
 
 @final
@@ -72,7 +51,7 @@ class FileState:
 
 @final
 class WeightSet:
-    """A checked weight file. Holds no descriptor, and maps nothing until an array is asked for.
+    """A checked weight file. Holds no descriptor, and a memory map only while its views are in use.
 
     Attributes:
         path: the file.
@@ -99,7 +78,7 @@ class WeightSet:
         self.argument_order = argument_order
         self.nbytes = sum(tensor.nbytes for tensor in tensors.values())
         self._state = state
-        self._map: mmap.mmap | None = None
+        self._map: weakref.ref[mmap.mmap] | None = None
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
         """A read-only view of a memory map of the file; it keeps the map alive.
@@ -112,14 +91,13 @@ class WeightSet:
             BundleError: when the file is gone or has changed since it was checked.
         """
         tensor = self.tensors[name]
-        if self._map is None:
-            with self._opened() as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return self._shaped(tensor, self._map, tensor.offset)
+        return self._shaped(tensor, self._mapped(), tensor.offset)
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         """`array` of every weight, in argument order."""
-        return [self.array(name) for name in self.argument_order]
+        mapped = self._mapped()  # held here, so that all of them share it
+        tensors = (self.tensors[name] for name in self.argument_order)
+        return [self._shaped(tensor, mapped, tensor.offset) for tensor in tensors]
 
     def with_axes_reversed(self) -> WeightSet:
         """The same weights, each with its axes in reverse order: a matrix is transposed.
@@ -156,6 +134,15 @@ class WeightSet:
                     self._fill(file, destination)
             if FileState.of(file) != self._state:
                 raise self._changed()
+
+    def _mapped(self) -> mmap.mmap:
+        # Views alone keep a map, and with it a descriptor and a deleted file's space.
+        mapped = None if self._map is None else self._map()
+        if mapped is None:
+            with self._opened() as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._map = weakref.ref(mapped)
+        return mapped
 
     def _shaped(
         self, tensor: WeightTensor, buffer: mmap.mmap | bytearray, offset: int
@@ -202,9 +189,9 @@ def open_weights(path: Path) -> WeightSet:
         raise BundleError(f"{path.name}: {error}") from error
     faults = FaultList()
     start = _LENGTH_BYTES + len(data)
-    tensors = _placed(faults, header.entries, start)
-    _check_coverage(faults, header.entries, state.size - start)
-    order = _checked_order(faults, header)
+    tensors = placed(faults, header.entries, start)
+    check_coverage(faults, header.entries, state.size - start)
+    order = checked_order(faults, header)
     if faults:
         raise BundleError(f"{path.name}: {fault}" for fault in faults.sentences())
     return WeightSet(path, tensors, order, state)
@@ -217,66 +204,3 @@ def _read_header(file: BinaryIO, size: int, what: str) -> bytes:
     if length > MAX_HEADER_BYTES:
         raise BundleError(f"{what}: declares a header of {length} bytes; at most {MAX_HEADER_BYTES} are read")
     return read_exactly(file, length, what)
-
-
-def _placed(faults: FaultList, entries: Mapping[str, HeaderEntry], start: int) -> dict[str, WeightTensor]:
-    """The tensors whose declaration is sound in itself."""
-    placed: dict[str, WeightTensor] = {}
-    for name, entry in entries.items():
-        dtype = WEIGHTS.get(entry.dtype)
-        if dtype is None:
-            faults.add(
-                f"tensor {shown(name)} has dtype {shown(entry.dtype)}; accepted: {', '.join(sorted(WEIGHTS))}"
-            )
-            continue
-        # numpy refuses a shape whose sizes other than zero overflow, even when another one is zero.
-        if math.prod(size for size in entry.shape if size) * dtype.itemsize > _MAX_BYTES:
-            faults.add(f"tensor {shown(name)} has a shape of more than 2^63 bytes")
-            continue
-        nbytes = math.prod(entry.shape) * dtype.itemsize
-        if entry.end - entry.begin != nbytes:
-            faults.add(
-                f"tensor {shown(name)} of {entry.dtype}{list(entry.shape)} takes {nbytes} bytes "
-                f"but its data_offsets are [{entry.begin}, {entry.end}]"
-            )
-            continue
-        placed[name] = WeightTensor(name, dtype.numpy, entry.shape, start + entry.begin, nbytes)
-    return placed
-
-
-def _check_coverage(faults: FaultList, entries: Mapping[str, HeaderEntry], available: int) -> None:
-    """Every byte after the header must belong to exactly one tensor, as the format demands."""
-    reached = 0
-    previous = ""
-    for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
-        if entry.end < entry.begin:
-            continue  # reported as not fitting its shape
-        if entry.begin < reached:
-            faults.add(f"tensors {shown(previous)} and {shown(name)} overlap")
-        elif entry.begin > reached:
-            faults.add(f"bytes {reached} to {entry.begin} before tensor {shown(name)} belong to no tensor")
-        if entry.end >= reached:
-            reached, previous = entry.end, name
-    if reached > available:
-        faults.add(f"is {reached - available} bytes short of its last tensor; is it still being copied?")
-    elif reached < available:
-        faults.add(f"has {available - reached} bytes after its last tensor")
-
-
-def _checked_order(faults: FaultList, header: Header) -> tuple[str, ...]:
-    order = header.argument_order
-    if order is None:
-        if header.entries:
-            faults.add("__metadata__.argument_order is missing; it is a JSON list of all tensor names")
-        return ()
-    seen: set[str] = set()
-    for name in order:
-        if name in seen:
-            faults.add(f"argument_order lists {shown(name)} twice")
-        elif name not in header.entries:
-            faults.add(f"argument_order lists {shown(name)}, which the file does not hold")
-        seen.add(name)
-    for name in header.entries:
-        if name not in seen:
-            faults.add(f"argument_order does not list tensor {shown(name)}")
-    return order
