@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import final
+from typing import Any, final
 
 _TCP_LISTEN = "0A"
 
@@ -27,14 +27,44 @@ def listening_socket(host: str, port: int, *, backlog: int = 512) -> socket.sock
     Raises:
         BindError: the name does not resolve, or the address is taken or not ours.
     """
-    address = format_address(host, port)
+    family, target = _addresses(host, port)[0]
+    return _listening(host, port, family, target, backlog)
+
+
+def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:
+    """What `host` resolves to, addresses of families this machine does not speak left out."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, target = found[0]
+    except OSError as error:
+        raise BindError(f"cannot listen on {format_address(host, port)}: {_cause(error)}") from error
+    usable: list[tuple[socket.AddressFamily, Any]] = [
+        (family, target) for family, _, _, _, target in found if _speaks(family)
+    ]
+    if not usable:
+        raise BindError(f"cannot listen on {format_address(host, port)}: no usable address")
+    return usable
+
+
+def _speaks(family: socket.AddressFamily) -> bool:
+    if family == socket.AF_INET:
+        return True
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def _listening(host: str, port: int, family: int, target: Any, backlog: int) -> socket.socket:
+    try:
         sock = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise BindError(f"cannot listen on {address}: {_cause(error)}") from error
+        raise BindError(f"cannot listen on {format_address(host, port)}: {_cause(error)}") from error
     try:
+        if family == socket.AF_INET6:
+            # "::" alone takes IPv4 as well, as gRPC does.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if target[0] == "::" else 1)
         if os.name == "posix":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(target)
@@ -42,8 +72,18 @@ def listening_socket(host: str, port: int, *, backlog: int = 512) -> socket.sock
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        raise BindError(f"cannot listen on {address}: {_cause(error)}") from error
+        raise BindError(f"cannot listen on {format_address(host, port)}: {_cause(error)}") from error
     return sock
+
+
+def check_free(host: str, port: int) -> None:
+    """Makes sure that every address `host` stands for can be bound at `port`.
+
+    Raises:
+        BindError: the first that cannot; names host:port and the cause.
+    """
+    for family, target in _addresses(host, port):
+        _listening(host, port, family, target, backlog=1).close()
 
 
 def bind_failure(host: str, port: int, reported: BaseException) -> BindError:

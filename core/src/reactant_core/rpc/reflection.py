@@ -33,7 +33,11 @@ class CombinedPool:
         return self._first(lambda pool: pool.FindFileByName(name))
 
     def FindFileContainingSymbol(self, symbol: str) -> Any:  # noqa: N802
-        return self._first(lambda pool: pool.FindFileContainingSymbol(symbol))
+        try:
+            return self._first(lambda pool: pool.FindFileContainingSymbol(symbol))
+        except KeyError:
+            # protobuf's pools do not count methods as symbols; the reflection protocol does.
+            return self._first(lambda pool: pool.FindMethodByName(symbol)).containing_service.file
 
     def FindMessageTypeByName(self, name: str) -> Any:  # noqa: N802
         return self._first(lambda pool: pool.FindMessageTypeByName(name))

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, cast, final
 import grpc
 import grpc.aio
 
-from reactant_core.net import bind_failure, format_address
+from reactant_core.net import bind_failure, check_free, format_address
 from reactant_core.rpc.native import NativeBackend, unavailable_because
 from reactant_core.rpc.options import DEFAULT_MESSAGE_BYTES, Options, server_options
 from reactant_core.rpc.tls import ServerTls, server_credentials
@@ -65,6 +65,9 @@ class RpcServer:
             BindError: taken, not resolvable, or not ours; names host:port.
             OSError: a TLS file cannot be read.
         """
+        if port:
+            # gRPC core is content when one of several addresses of a name is free.
+            check_free(host, port)
         try:
             return self._backend.bind(format_address(host, port))
         except RuntimeError as error:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -14,12 +14,26 @@ _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05
 
 
+@overload
 async def eventually(
-    predicate: Callable[[], T | Awaitable[T]],
+    predicate: Callable[[], Awaitable[T]],
+    timeout: float = ...,  # noqa: ASYNC109
+    *,
+    what: str | None = ...,
+) -> T: ...
+@overload
+async def eventually(
+    predicate: Callable[[], T],
+    timeout: float = ...,  # noqa: ASYNC109
+    *,
+    what: str | None = ...,
+) -> T: ...
+async def eventually(
+    predicate: Callable[[], Any],
     timeout: float = 10.0,  # noqa: ASYNC109
     *,
     what: str | None = None,
-) -> T:
+) -> Any:
     """Calls `predicate` (plain or async) until it gives something true, and returns that.
 
     An AssertionError raised by the predicate counts as not yet true.
@@ -40,7 +54,7 @@ async def eventually(
             value = predicate()
             last = await value if inspect.isawaitable(value) else value
             if last:
-                return last  # type: ignore[no-any-return]
+                return last
         except AssertionError as error:
             last = error
         if time.monotonic() >= deadline:
