@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class Artifact:
 
 
 _inspector = Inspector()
+atexit.register(_inspector.close)
 
 
 def read_artifact(path: Path) -> Artifact:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import jax
-import jaxlib
 from jax._src import compilation_cache
 from jax._src.compilation_cache_interface import CacheInterface
+from jaxlib.version import __version__ as JAXLIB_VERSION  # noqa: N812 - it is a constant
 
 from reactant_programs.settings import set_option
 from reactant_programs.store import BlobStore
@@ -27,7 +27,7 @@ _HIT: Final = "/jax/compilation_cache/cache_hits"
 _REQUEST: Final = "/jax/compilation_cache/compile_requests_use_cache"
 _BUILT: Final = "/jax/core/compile/backend_compile_duration"
 
-_RECORD_FORMAT: Final = f"inspection 1, jaxlib {jaxlib.__version__}"
+_RECORD_FORMAT: Final = f"inspection 1, jaxlib {JAXLIB_VERSION}"
 
 
 @final
@@ -68,6 +68,14 @@ def enable_cache(cache_dir: Path) -> None:
         compilation_cache._cache = _JaxCache(executables)
         compilation_cache._cache_initialized = True
     _records.store = records
+
+
+def disable_cache() -> None:
+    """Compiles without a cache from here on, as before the first `enable_cache`."""
+    set_option("jax_compilation_cache_dir", None)
+    set_option("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    _records.store = None
 
 
 def cache_statistics() -> CacheStatistics:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -15,8 +16,8 @@ import time
 from pathlib import Path
 from typing import IO, Any, Final, final
 
-REQUEST_TIMEOUT_SECONDS: Final = 120.0
-"""A parse takes milliseconds; this bounds text that was made to take for ever."""
+REQUEST_TIMEOUT_SECONDS: Final = 300.0
+"""Wall time until the child is given up. Damaged bytes that loop for ever end sooner, by processor time."""
 
 _SCRIPT = Path(__file__).with_name("inspection.py")
 
@@ -48,7 +49,10 @@ class Inspector:
             try:
                 return self._exchange(data)
             except _Gone:
-                # An idle child may have ended between two requests: the first failure proves nothing.
+                # Ended by itself while idle, or by the kernel's out-of-memory killer, which may have been
+                # after somebody else's memory: neither says anything about this artifact.
+                if self._exit_code() not in (0, -signal.SIGKILL):
+                    raise InspectorError(self._obituary()) from None
                 self._stop()
             try:
                 return self._exchange(data)
@@ -110,17 +114,21 @@ class Inspector:
         threading.Thread(target=self._child.wait, name="artifact-inspector", daemon=True).start()
         return self._child
 
+    def _exit_code(self) -> int:
+        return self._child.wait() if self._child is not None else 0
+
     def _obituary(self) -> str:
-        child, noise = self._child, self._noise
-        if child is None:
-            return "the artifact inspector ended"
-        code = child.wait()
+        code = self._exit_code()
+        if code == -signal.SIGXCPU:
+            return "parsing it takes too long; it may be damaged"
+        if code == -signal.SIGKILL:
+            return "the artifact inspector was killed twice (out of memory?)"
         if code < 0:
-            return f"the parser crashed on it (signal {-code})"
+            return f"the parser crashed on it (signal {-code}); it is damaged"
         last = ""
-        if noise is not None:
-            noise.seek(0)
-            lines = noise.read()[-4096:].decode("utf-8", "replace").strip().splitlines()
+        if self._noise is not None:
+            self._noise.seek(0)
+            lines = self._noise.read()[-4096:].decode("utf-8", "replace").strip().splitlines()
             last = f": {lines[-1][:300]}" if lines else ""
         return f"the artifact inspector ended with exit code {code}{last}"
 
