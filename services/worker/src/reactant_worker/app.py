@@ -72,9 +72,7 @@ class Worker:
         if self._discipline not in DISCIPLINES:
             _log.info("discipline is not offered yet, using fifo", configured=self._discipline)
             self._discipline = "fifo"
-        scheduler = Scheduler(
-            DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha
-        )
+        scheduler = Scheduler(DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha)
         self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
         self._bridge.connect(self._engine)
         self._admission = Admission(

@@ -7,10 +7,11 @@ from types import MappingProxyType
 
 import numpy as np
 
+from reactant_core.bundle.errors import BundleError
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.bundle.repository import Bundle, ProgramKey
-from reactant_core.bundle.signature import check_signature
-from reactant_programs.artifact import Artifact, read_artifact
+from reactant_core.bundle.signature import align_weights, check_signature
+from reactant_programs.artifact import Artifact
 from reactant_worker.engine.batch import ProgramSet
 from reactant_worker.models.hooks import Hooks
 from reactant_worker.models.served import ServedModel
@@ -19,10 +20,21 @@ _WARM_UP_RUNS = 2
 """The first run of a program pays for lazy set-up, the second one seeds its cost."""
 
 
-def check_artifact(bundle: Bundle, key: ProgramKey) -> tuple[Artifact, list[str]]:
-    """Reads one program and compares its signature with the manifest and the weights."""
-    artifact = read_artifact(bundle.programs[key])
-    return artifact, check_signature(bundle, key, artifact.signature)
+def check_artifacts(bundle: Bundle, artifacts: Mapping[ProgramKey, Artifact]) -> Bundle:
+    """Compares every program's signature with the manifest and the weights.
+
+    Returns the bundle with its weights oriented as the programs take them. Raises BundleError with
+    every difference.
+    """
+    aligned = align_weights(bundle, next(iter(artifacts.values())).signature)
+    faults = [
+        fault
+        for key, artifact in artifacts.items()
+        for fault in check_signature(aligned, key, artifact.signature)
+    ]
+    if faults:
+        raise BundleError(faults)
+    return aligned
 
 
 def describe(

@@ -16,12 +16,12 @@ from reactant_core.bundle.repository import Bundle, ProgramKey, read_bundle
 from reactant_core.clock import Clock
 from reactant_core.logs import get_logger
 from reactant_policy.scheduling.scheduler import ModelTerms
-from reactant_programs.artifact import Artifact
+from reactant_programs.artifact import Artifact, read_artifact
 from reactant_programs.compile import Program, compile_artifact
 from reactant_worker.device import Device
 from reactant_worker.engine.batch import ProgramSet
 from reactant_worker.engine.port import Engine, EngineStatistics
-from reactant_worker.models.build import check_artifact, describe, warm_up
+from reactant_worker.models.build import check_artifacts, describe, warm_up
 from reactant_worker.models.catalog import Catalog, Entry
 from reactant_worker.models.hooks import load_hooks
 from reactant_worker.models.progress import Progress
@@ -131,11 +131,9 @@ class Loader:
         if bundle.manifest.kind == "meta":
             raise BundleError(["kind: meta is not served by this version"])
         keys = list(bundle.programs)
-        checked = await self._each(partial(check_artifact, bundle), keys)
-        artifacts = dict(zip(keys, (artifact for artifact, _ in checked), strict=True))
-        faults = [fault for _, found in checked for fault in found]
-        if faults:
-            raise BundleError(faults)
+        read = await self._each(lambda key: read_artifact(bundle.programs[key]), keys)
+        artifacts = dict(zip(keys, read, strict=True))
+        bundle = check_artifacts(bundle, artifacts)
         device = (await self._device).jax
         programs = await self._each(partial(self._compile, artifacts, device), keys)
         slab = None

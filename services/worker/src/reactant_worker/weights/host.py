@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -20,29 +19,36 @@ class HostSlab:
 
     Copied out of the file on purpose: mapped pages of a bundle that is truncated or replaced while
     it serves would raise SIGBUS or mix two versions.
+
+    Attributes:
+        arrays: tensors in argument order, read-only views of the slab.
+        nbytes: bytes of all tensors together, alignment gaps not counted.
     """
 
-    def __init__(self, arrays: Sequence[NDArray[Any]], nbytes: int) -> None:
-        self.arrays = tuple(arrays)
+    __slots__ = ("arrays", "nbytes")
+
+    def __init__(self, arrays: tuple[NDArray[Any], ...], nbytes: int) -> None:
+        self.arrays = arrays
         self.nbytes = nbytes
 
     @classmethod
     def load(cls, weights: WeightSet) -> HostSlab:
-        """Reads the whole weight set, tensors in argument order."""
-        sources = weights.arrays()
+        """Reads the whole weight set; raises BundleError when the file changed since it was checked."""
+        tensors = [weights.tensors[name] for name in weights.argument_order]
         offsets: list[int] = []
         end = 0
-        for source in sources:
+        for tensor in tensors:
             start = -(-end // ALIGNMENT) * ALIGNMENT
             offsets.append(start)
-            end = start + source.nbytes
+            end = start + tensor.nbytes
         memory = np.empty(end + ALIGNMENT, np.uint8)
         base = -memory.ctypes.data % ALIGNMENT
-        arrays: list[NDArray[Any]] = []
-        for source, offset in zip(sources, offsets, strict=True):
-            window = memory[base + offset : base + offset + source.nbytes]
-            array = window.view(source.dtype).reshape(source.shape)
-            array[...] = source
+        windows = [
+            memory[base + offset : base + offset + tensor.nbytes]
+            for tensor, offset in zip(tensors, offsets, strict=True)
+        ]
+        weights.read_into((t.name, memoryview(w)) for t, w in zip(tensors, windows, strict=True))
+        arrays = tuple(w.view(t.dtype).reshape(t.shape) for t, w in zip(tensors, windows, strict=True))
+        for array in arrays:
             array.flags.writeable = False
-            arrays.append(array)
-        return cls(arrays, end)
+        return cls(arrays, weights.nbytes)
