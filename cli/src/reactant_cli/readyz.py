@@ -41,7 +41,7 @@ class Progress:
             parts.append(f"{self.models.get('ready', 0)}/{self.models['total']} models ready")
         if self.models.get("failed"):
             parts.append(f"{self.models['failed']} failed")
-        if self.seconds_left is not None and not self.ready:
+        if self.seconds_left and not self.ready:
             parts.append(f"about {max(1, round(self.seconds_left))} s left")
         return ", ".join(parts)
 

@@ -143,6 +143,32 @@ async def test_lines_of_many_children_stay_whole_under_load() -> None:
 
 
 @async_test
+async def test_the_last_words_of_a_dead_child_come_out_although_the_output_is_full() -> None:
+    read_end, write_end = os.pipe()
+    output = LineOutput(write_end, high_water_bytes=1)
+    output.start()
+    while output.write(b"x" * 65536 + b"\n"):
+        pass
+    spec = script("""
+        import signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        print("first", flush=True)
+        signal.sigwait({signal.SIGUSR1})
+        print("why it died", flush=True)
+    """)
+    child = await start_child(spec, output)
+    transport = child._log._transport
+    assert transport is not None
+    await eventually(lambda: not transport.is_reading(), what="the child is paused")
+    os.kill(child.pid, signal.SIGUSR1)
+    assert await asyncio.wait_for(child.wait(), 20) == 0
+    with os.fdopen(read_end, "rb") as reader:
+        await eventually(lambda: reader.readline() == b"[worker0] why it died\n")
+    output.close()
+    os.close(write_end)
+
+
+@async_test
 async def test_a_grandchild_that_holds_the_pipe_does_not_hold_up_the_end() -> None:
     async with collected() as lines:
         spec = script("""
@@ -162,6 +188,7 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hold_up_the_end() -> No
         await eventually(lambda: not alive(grandchild))
 
 
+@pytest.mark.slow
 @async_test
 async def test_a_dying_child_is_restarted_then_given_up() -> None:
     async with collected() as lines:
@@ -179,6 +206,7 @@ async def test_a_refused_configuration_is_not_retried() -> None:
         assert (ended.failures, "configuration" in ended.reason) == (1, True)
 
 
+@pytest.mark.slow
 @async_test
 async def test_good_lives_begin_a_new_row_for_ever() -> None:
     clock = FakeClock()

@@ -72,4 +72,4 @@ def _served(models: Sequence[ModelEntry] | None) -> str:
 
 
 def _time_left(progress: Progress) -> str:
-    return "" if progress.seconds_left is None else f", about {max(1, round(progress.seconds_left))} s left"
+    return f", about {max(1, round(progress.seconds_left))} s left" if progress.seconds_left else ""

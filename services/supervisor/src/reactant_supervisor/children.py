@@ -42,6 +42,7 @@ class Child:
         """
         code = await self._process.wait()
         self._kill_group()
+        self._log.read_last_words()
         # Something that left the group may still hold the pipe: do not wait for it for ever.
         await asyncio.wait([self._log.closed], timeout=_LAST_LINES_SECONDS)
         self._log.close()

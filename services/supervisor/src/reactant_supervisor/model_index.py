@@ -11,13 +11,15 @@ from reactant_supervisor.announce import ModelEntry
 _ASK_SECONDS = 5.0
 
 
-async def list_models(address: str) -> list[ModelEntry] | None:
+async def list_models(address: str, *, timeout_seconds: float = _ASK_SECONDS) -> list[ModelEntry] | None:
     """The models of the server at `address`, by name; None when it does not say."""
+    # Needed once, when a worker is ready: until then a start does not wait for gRPC to be imported.
+
     async with create_channel(address) as channel:
         stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         try:
             answer = await stub.RepositoryIndex(
-                inference_pb2.RepositoryIndexRequest(), timeout=_ASK_SECONDS, wait_for_ready=True
+                inference_pb2.RepositoryIndexRequest(), timeout=timeout_seconds, wait_for_ready=True
             )
         except grpc.aio.AioRpcError:
             return None

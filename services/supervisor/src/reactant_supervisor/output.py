@@ -133,6 +133,7 @@ class LogPipe(asyncio.Protocol):
         self._splitter = LineSplitter()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.ReadTransport | None = None
+        self._last_words = False
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done when every line of the child has been handed on."""
 
@@ -144,7 +145,8 @@ class LogPipe(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        if not self._output.write(prefixed(self._name, self._splitter.feed(data))):
+        room = self._output.write(prefixed(self._name, self._splitter.feed(data)))
+        if not room and not self._last_words:
             transport.pause_reading()
             self._output.on_drained(self._room)
 
@@ -153,6 +155,11 @@ class LogPipe(asyncio.Protocol):
         self._output.write(prefixed(self._name, self._splitter.flush()))
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def read_last_words(self) -> None:
+        """The child has ended: reads what is still in the pipe, which is little, also into a full output."""
+        self._last_words = True
+        self._resume()
 
     def close(self) -> None:
         """Stops reading, also when something else still holds the other end."""
