@@ -47,7 +47,7 @@ class HostSlab:
             memory[base + offset : base + offset + tensor.nbytes]
             for tensor, offset in zip(tensors, offsets, strict=True)
         ]
-        weights.read_into((t.name, memoryview(w)) for t, w in zip(tensors, windows, strict=True))
+        weights.read_into((t.name, w.data) for t, w in zip(tensors, windows, strict=True))
         arrays = tuple(w.view(t.dtype).reshape(t.shape) for t, w in zip(tensors, windows, strict=True))
         for array in arrays:
             array.flags.writeable = False
