@@ -140,8 +140,9 @@ class WebServer:
         if server is None or ticks is None:
             return
         self._server = self._ticks = None
-        server.should_exit = True
-        await ticks
+        # Its loop only renews the date header and would sleep on for up to 0.1 s.
+        ticks.cancel()
+        await asyncio.gather(ticks, return_exceptions=True)
         await server.shutdown()
 
 

@@ -81,7 +81,8 @@ class RpcServer:
         """Refuses new calls with UNAVAILABLE, lets running ones finish within the grace, cancels the rest.
 
         Returns as soon as nothing runs any more. Open streams count as running: end them first
-        (`HealthServicer.shutdown`), or the whole grace is spent on them.
+        (`HealthServicer.shutdown`), or the whole grace is spent on them. Refuse calls in the servicers
+        before: on grpcio one that arrives in the very moment of the stop may end as CANCELLED.
         """
         await self._backend.stop(grace_seconds)
 
