@@ -23,7 +23,15 @@ def test_one_worker_binds_the_public_ports() -> None:
         "INFERENCE_SERVER_ENDPOINTS_METRICS_PORT": "8002",
         "REACTANT_WORKER_NAME": "worker0",
         "PYTHONUNBUFFERED": "1",
+        "INFERENCE_SERVER_LAMEDUCK_SECONDS": "0",
     }
+
+
+def test_a_lameduck_time_that_was_set_stays() -> None:
+    assert (
+        plan({"INFERENCE_SERVER_LAMEDUCK_SECONDS": "3"}).worker.env["INFERENCE_SERVER_LAMEDUCK_SECONDS"]
+        == "3"
+    )
 
 
 def test_ports_and_host_can_be_set() -> None:

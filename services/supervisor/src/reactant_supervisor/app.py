@@ -106,5 +106,7 @@ def _listeners(plan: NodePlan) -> tuple[Listener, Listener]:
 
 def _what_was_set(node: Effective[NodeConfig]) -> str:
     """The values that are not built in, with their sources."""
-    lines = [line for line in node.describe().splitlines() if not line.endswith("(default)")]
+    lines = [
+        " ".join(line.split()) for line in node.describe().splitlines() if not line.endswith("(default)")
+    ]
     return "; ".join(lines) if lines else "all defaults"

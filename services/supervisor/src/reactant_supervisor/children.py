@@ -11,7 +11,8 @@ from functools import partial
 from typing import final
 
 from reactant_core.lifecycle import die_with_parent
-from reactant_supervisor.output import LineOutput, LogPipe
+from reactant_supervisor.log_pipe import LogPipe
+from reactant_supervisor.output import LineOutput
 from reactant_supervisor.plan import ProcessSpec
 
 _LAST_LINES_SECONDS = 1.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from reactant_core.config import ConfigError, Effective, Fault, NodeConfig
+from reactant_core.config.effective import DEFAULT
 from reactant_core.logs import FORMAT_VARIABLE
 
 WORKER_MODULE = "reactant_worker"
@@ -71,6 +72,7 @@ def make_plan(
         **environ,
         **_log_environment(environ, terminal=terminal),
         **_device_environment(config),
+        **_lameduck_environment(node),
         **{variable: str(port) for variable, port in ports.items()},
         "REACTANT_WORKER_NAME": name,
     }
@@ -102,9 +104,7 @@ def _not_offered(node: Effective[NodeConfig]) -> list[Fault]:
             f"{config.public_metrics_port} is also public_port; gRPC and HTTP need a port each",
         ),
     )
-    return [
-        Fault(key, problem, node.sources.get(key, "default")) for key, applies, problem in asked if applies
-    ]
+    return [Fault(key, problem, node.sources.get(key, DEFAULT)) for key, applies, problem in asked if applies]
 
 
 def _device_count(config: NodeConfig) -> int:
@@ -119,6 +119,13 @@ def _device_environment(config: NodeConfig) -> dict[str, str]:
         return {"INFERENCE_SERVER_RUNTIME_BACKEND": "cpu"}
     if isinstance(config.gpus, tuple):
         return {"CUDA_VISIBLE_DEVICES": ",".join(config.gpus)}
+    return {}
+
+
+def _lameduck_environment(node: Effective[NodeConfig]) -> dict[str, str]:
+    # Announcing a stop before refusing work helps only where something else can take the work.
+    if node.sources.get("global.lameduck_seconds", DEFAULT) == DEFAULT:
+        return {"INFERENCE_SERVER_LAMEDUCK_SECONDS": "0"}
     return {}
 
 
