@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import sys
@@ -133,12 +134,14 @@ def test_no_main(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "cannot be read" in refusal(tmp_path / "missing.mlir")
+    assert "cannot be opened" in refusal(tmp_path / "missing.mlir")
     (tmp_path / "folder.mlir").mkdir()
-    assert "cannot be read" in refusal(tmp_path / "folder.mlir")
+    refusal(tmp_path / "folder.mlir")
+    os.mkfifo(tmp_path / "pipe.mlir")
+    assert "not a regular file" in refusal(tmp_path / "pipe.mlir")
     monkeypatch.setattr(artifact_module, "SIZE_LIMIT_BYTES", 10)
     (tmp_path / "large.mlir").write_bytes(bytes(11))
-    assert "11 bytes, the limit is 10" in refusal(tmp_path / "large.mlir")
+    assert "is 11 bytes; at most 10 are read" in refusal(tmp_path / "large.mlir")
 
 
 @pytest.mark.slow

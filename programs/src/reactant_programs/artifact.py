@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from reactant_core.bundle.errors import BundleError
+from reactant_core.bundle.files import read_small
 from reactant_core.bundle.signature import Signature, TensorType
 from reactant_programs.cache import record_inspection, recorded_inspection
 from reactant_programs.custom_calls import refused_targets
@@ -61,29 +62,32 @@ def read_artifact(path: Path) -> Artifact:
             more than one device, custom calls off the list, or several platforms without their names.
     """
     try:
-        size = path.stat().st_size
-        if size > SIZE_LIMIT_BYTES:
-            raise BundleError(
-                (f"{path.name}: {size} bytes, the limit is {SIZE_LIMIT_BYTES}: weights must be arguments",)
-            )
-        data = path.read_bytes()
+        data = read_small(path, SIZE_LIMIT_BYTES)
     except OSError as error:
-        raise BundleError((f"{path.name}: cannot be read: {error.strerror or error}",)) from error
-    found, portable = recorded_inspection(data) or _inspect(path, data)
+        raise BundleError(f"{path.name}: cannot be read: {error.strerror}") from error
+    return parse_artifact(data, path)
+
+
+def parse_artifact(data: bytes, path: Path) -> Artifact:
+    """Checks an artifact that is already in memory; `path` is what errors and the result name.
+
+    Raises:
+        BundleError: as `read_artifact`.
+    """
+    found, portable = recorded_inspection(data) or _inspect(data, path)
     if refused := refused_targets(found["custom_calls"]):
-        raise BundleError(
-            (f"{path.name}: calls native code that is not allowed (custom_call {', '.join(refused)})",)
-        )
+        calls = ", ".join(refused)
+        raise BundleError(f"{path.name}: calls native code that is not allowed (custom_call {calls})")
     return _artifact(path, found, portable)
 
 
-def _inspect(path: Path, data: bytes) -> tuple[dict[str, Any], bytes]:
+def _inspect(data: bytes, path: Path) -> tuple[dict[str, Any], bytes]:
     try:
         found, portable = _inspector.inspect(data)
     except InspectorError as error:
-        raise BundleError((f"{path.name}: {error}",)) from error
+        raise BundleError(f"{path.name}: {error}") from error
     if "refused" in found:
-        raise BundleError((f"{path.name}: {found['refused']}",))
+        raise BundleError(f"{path.name}: {found['refused']}")
     record_inspection(data, found, portable)
     return found, portable
 

@@ -106,7 +106,7 @@ def compile_artifact(artifact: Artifact, device: jax.Device) -> Program:
     except Exception as error:
         # XLA reports what it dislikes in a program by several exception types, ValueError among them.
         text = " ".join(str(error).split())[:600]
-        raise BundleError((f"{artifact.path.name}: does not compile for {platform}: {text}",)) from error
+        raise BundleError(f"{artifact.path.name}: does not compile for {platform}: {text}") from error
     return Program(
         compiled,
         device=device,
@@ -129,7 +129,7 @@ def _check(artifact: Artifact, platform: str) -> None:
                     f"{name}: {what} {index} has element type {tensor.dtype}; accepted are {accepted}"
                 )
     if faults:
-        raise BundleError(tuple(faults))
+        raise BundleError(faults)
 
 
 def _memory_use(compiled: jax.stages.Compiled) -> MemoryUse:
