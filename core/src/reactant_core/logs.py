@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import select
+import sys
 from collections.abc import Mapping
 from typing import Any, Final, TextIO, final
 
@@ -65,11 +66,8 @@ def configure_logs(
         ValueError: the level or the format is not one of those accepted.
     """
     environ = os.environ if environ is None else environ
-    number = _level_number(level)
-    if stream is None:
-        import sys
-
-        stream = sys.stderr
+    stream = sys.stderr if stream is None else stream
+    _level_number(level)
     terminal = stream.isatty()
     layout = environ.get(FORMAT_VARIABLE, "") or ("console" if terminal else "json")
     if layout not in FORMATS:
@@ -92,9 +90,7 @@ def configure_logs(
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(number)
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(max(number, logging.WARNING))
+    set_level(level)
     logging.captureWarnings(True)
 
 
