@@ -1,4 +1,4 @@
-"""Parses one untrusted StableHLO artifact after another; run as a child process, never imported.
+"""Parses one untrusted StableHLO artifact after another; a server runs it as a child process.
 
 MLIR's bytecode reader can crash on damaged bytes, or never return: of 100 small artifacts with one bit
 flipped, about one does the first and three do the second. So the server never parses bytes it has not seen
