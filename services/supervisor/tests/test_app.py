@@ -50,7 +50,7 @@ WORKER = """
         ("127.0.0.1", int(env["INFERENCE_SERVER_ENDPOINTS_METRICS_PORT"])), Health)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     threading.Thread(target=web.serve_forever, daemon=True).start()
-    print("child", env["REACTANT_WORKER_NAME"], os.getpid(), flush=True)
+    print("child", env["INFERENCE_SERVER_NAME"], os.getpid(), flush=True)
     print("got", signal.sigwait({signal.SIGTERM, signal.SIGINT}).name, flush=True)
     if "STUBBORN" in env:
         signal.sigwait({signal.SIGUSR1})

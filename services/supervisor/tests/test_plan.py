@@ -21,7 +21,7 @@ def test_one_worker_binds_the_public_ports() -> None:
         "INFERENCE_SERVER_MODEL_DIRS": "/models",
         "INFERENCE_SERVER_ENDPOINTS_PORT": "8001",
         "INFERENCE_SERVER_ENDPOINTS_METRICS_PORT": "8002",
-        "REACTANT_WORKER_NAME": "worker0",
+        "INFERENCE_SERVER_NAME": "worker0",
         "PYTHONUNBUFFERED": "1",
         "INFERENCE_SERVER_LAMEDUCK_SECONDS": "0",
     }
@@ -57,7 +57,7 @@ def test_a_worker_of_the_node_file_gives_its_name(tmp_path: Path) -> None:
     file = tmp_path / "node.yaml"
     file.write_text("workers:\n  - name: vision\n")
     made = plan({"REACTANT_NODE_FILE": str(file)})
-    assert (made.worker.name, made.worker.env["REACTANT_WORKER_NAME"]) == ("vision", "vision")
+    assert (made.worker.name, made.worker.env["INFERENCE_SERVER_NAME"]) == ("vision", "vision")
 
 
 @pytest.mark.parametrize(

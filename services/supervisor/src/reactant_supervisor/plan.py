@@ -74,7 +74,7 @@ def make_plan(
         **_device_environment(config),
         **_lameduck_environment(node),
         **{variable: str(port) for variable, port in ports.items()},
-        "REACTANT_WORKER_NAME": name,
+        "INFERENCE_SERVER_NAME": name,
     }
     notes = tuple(
         f"{variable}={environ[variable]} is not followed: under a supervisor the port is {setting} ({port})"
