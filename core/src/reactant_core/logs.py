@@ -60,7 +60,7 @@ def configure_logs(
 
     Replaces the handlers of the root logger; may be called again. `REACTANT_LOG_FORMAT` in `environ` (the
     process environment when None) set to `console` or `json` overrides the choice by terminal; `NO_COLOR`
-    set to anything turns colours off.
+    set to anything turns colours off, `FORCE_COLOR` turns them on where there is no terminal.
 
     Raises:
         ValueError: the level or the format is not one of those accepted.
@@ -79,7 +79,7 @@ def configure_logs(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *(
-                    _console(colors=terminal and not environ.get("NO_COLOR"))
+                    _console(colors=_colors(terminal, environ))
                     if layout == "console"
                     else _json()
                 ),
@@ -117,6 +117,11 @@ def _level_number(name: str) -> int:
         raise ValueError(f"log level {name!r}: accepted are {', '.join(LEVELS)}")
     number: int = getattr(logging, name.upper())
     return number
+
+
+def _colors(terminal: bool, environ: Mapping[str, str]) -> bool:
+    # FORCE_COLOR: a supervisor reads us from a pipe and shows us on a terminal.
+    return not environ.get("NO_COLOR") and (terminal or bool(environ.get("FORCE_COLOR")))
 
 
 def _console(*, colors: bool) -> list[Processor]:

@@ -73,6 +73,10 @@ def test_console_on_a_terminal_coloured_there_only() -> None:
     configure_logs("info", stream=plain, environ={"NO_COLOR": "1"})
     get_logger("x").info("ready")
     assert "\x1b[" not in plain.getvalue()
+    forced = io.StringIO()
+    configure_logs("info", stream=forced, environ={"REACTANT_LOG_FORMAT": "console", "FORCE_COLOR": "1"})
+    get_logger("x").info("ready")
+    assert "\x1b[" in forced.getvalue()
 
 
 def test_json_on_a_terminal_when_asked() -> None:

@@ -183,6 +183,7 @@ class Worker:
 
     async def stop(self) -> None:
         """Closes the ports and ends the threads."""
+        self._health.shutdown()
         await self._rpc.stop(_STOP_GRACE_SECONDS)
         await self._web.stop()
         self._engine.stop()
