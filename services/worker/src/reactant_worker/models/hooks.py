@@ -73,6 +73,11 @@ class Hooks:
         self.preprocess = self._function("preprocess")
         self.postprocess = self._function("postprocess")
 
+    @property
+    def module_name(self) -> str:
+        """The unique name the module is imported under."""
+        return self._module.__name__
+
     def _function(self, name: str) -> Hook | None:
         found = getattr(self._module, name, None)
         if found is not None and not callable(found):
@@ -112,7 +117,7 @@ class Hooks:
 
     def close(self) -> None:
         """Leaves nothing of the module behind."""
-        sys.modules.pop(self._module.__name__, None)
+        sys.modules.pop(self.module_name, None)
 
 
 def load_hooks(bundle: Bundle) -> Hooks | None:

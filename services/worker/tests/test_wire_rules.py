@@ -1,0 +1,222 @@
+"""Parameters, requested outputs, response encoding, log settings, admission, IPC names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reactant_core import logs
+from reactant_core.bundle.dtypes import BY_KSERVE
+from reactant_core.bundle.manifest import TensorSpec
+from reactant_core.errors import InternalError, InvalidArgument, ModelUnavailable, ResourceExhausted
+from reactant_proto import inference_pb2 as pb
+from reactant_worker.rpc.admission import Admission
+from reactant_worker.rpc.encode import check_output, encode_response, requested_outputs
+from reactant_worker.rpc.ipc import same_ipc_namespace
+from reactant_worker.rpc.logsettings import LogSettings
+from reactant_worker.rpc.parameters import NO_PARAMETERS, parse_parameters
+
+
+def parameters(**choices: tuple[str, Any]) -> dict[str, pb.InferParameter]:
+    return {key: pb.InferParameter(**{choice: value}) for key, (choice, value) in choices.items()}
+
+
+def test_w10_custom_parameters_reach_hooks_as_plain_values() -> None:
+    given = parameters(
+        s=("string_param", "x"),
+        b=("bool_param", False),
+        i=("int64_param", -1),
+        u=("uint64_param", 2**63),
+        d=("double_param", 0.5),
+    )
+    assert dict(parse_parameters("m", given).custom) == {"s": "x", "b": False, "i": -1, "u": 2**63, "d": 0.5}
+    assert parse_parameters("m", {}) is NO_PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("key", "choice", "value", "field", "expected"),
+    [
+        ("priority", "uint64_param", 1, "priority", 1),
+        ("priority", "int64_param", 1, "priority", 1),
+        ("timeout", "int64_param", 50_000, "timeout_seconds", 0.05),
+        ("timeout", "int64_param", 0, "timeout_seconds", None),
+        ("triton_enable_empty_final_response", "bool_param", True, "priority", 0),
+    ],
+)
+def test_w11_reserved_parameters(key: str, choice: str, value: Any, field: str, expected: Any) -> None:
+    parsed = parse_parameters("m", parameters(**{key: (choice, value)}))
+    assert getattr(parsed, field) == expected
+    assert not parsed.custom
+
+
+@pytest.mark.parametrize(
+    ("key", "choice", "value"),
+    [
+        ("priority", "int64_param", -1),
+        ("priority", "string_param", "1"),
+        ("priority", "bool_param", True),
+        ("timeout", "string_param", "50000"),
+        ("timeout", "uint64_param", 5),
+        ("timeout", "int64_param", -5),
+        ("triton_foo", "int64_param", 1),
+        ("triton_enable_empty_final_response", "string_param", "true"),
+        ("shared_memory_region", "string_param", "r"),
+    ],
+)
+def test_w11_wrong_reserved_parameters_are_named(key: str, choice: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"model 'm': request parameter '{key}'"):
+        parse_parameters("m", parameters(**{key: (choice, value)}))
+
+
+def test_a_parameter_without_a_value_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="'p' has no value"):
+        parse_parameters("m", {"p": pb.InferParameter()})
+
+
+def spec(name: str, datatype: str, *dims: int) -> TensorSpec:
+    return TensorSpec(name, BY_KSERVE[datatype], "nab"[: len(dims)], dims, 0)
+
+
+OUTPUTS = {"A": spec("A", "FP32", -1, 2), "B": spec("B", "BYTES", -1)}
+
+
+def asking(*names: str) -> pb.ModelInferRequest:
+    request = pb.ModelInferRequest()
+    for name in names:
+        request.outputs.add(name=name)
+    return request
+
+
+def test_requested_outputs_keep_the_order_asked() -> None:
+    assert [s.name for s in requested_outputs("m", asking(), OUTPUTS)] == ["A", "B"]
+    assert [s.name for s in requested_outputs("m", asking("B", "A"), OUTPUTS)] == ["B", "A"]
+    with pytest.raises(InvalidArgument, match="unknown requested output 'C'; outputs are 'A', 'B'"):
+        requested_outputs("m", asking("C"), OUTPUTS)
+    with pytest.raises(InvalidArgument, match="output 'A' is requested twice"):
+        requested_outputs("m", asking("A", "A"), OUTPUTS)
+    request = asking("A")
+    request.outputs[0].parameters["classification"].int64_param = 3
+    with pytest.raises(InvalidArgument, match="'classification' is not offered"):
+        requested_outputs("m", request, OUTPUTS)
+
+
+BASE = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [BASE[:, ::2], np.ascontiguousarray(BASE[:, ::2].T).T, BASE[:, ::2].astype(">f4")],
+    ids=["strided", "transposed", "big-endian"],
+)
+def test_w15_outputs_are_c_order_and_little_endian(array: Any) -> None:
+    checked = check_output("m", OUTPUTS["A"], array)
+    raw = encode_response("m", "", [(OUTPUTS["A"], checked)]).raw_output_contents[0]
+    assert np.frombuffer(raw, "<f4").tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("A", np.array([[1, "x"]], object), "as object, expected float32"),
+        ("A", np.zeros((1, 2)), "as float64, expected float32"),
+        ("A", np.zeros((1, 3), np.float32), r"with shape \[1, 3\], expected \[-1, 2\]"),
+        ("A", np.zeros(2, np.float32), r"with shape \[2\]"),
+        ("B", np.array([b"a\0"]), "numpy S arrays strip NULs"),
+    ],
+)
+def test_w15_what_a_hook_returns_is_checked(name: str, value: Any, complaint: str) -> None:
+    with pytest.raises(InternalError, match=complaint):
+        check_output("postprocess", OUTPUTS[name], value)
+
+
+def test_bytes_outputs_take_bytes_and_text_only() -> None:
+    array = np.array([b"\xff\0", "é", b""], object)
+    raw = encode_response("m", "", [(OUTPUTS["B"], array)]).raw_output_contents[0]
+    assert raw == b"\x02\0\0\0\xff\0" + b"\x02\0\0\0\xc3\xa9" + b"\0\0\0\0"
+    with pytest.raises(InternalError, match="output 'B' holds int"):
+        encode_response("m", "", [(OUTPUTS["B"], np.array([1], object))])
+
+
+@pytest.fixture
+def log_settings() -> Iterator[LogSettings]:
+    before = logs.level()
+    logs.set_level("info")
+    yield LogSettings("default")
+    logs.set_level(before)
+
+
+def test_log_settings_read_and_set(log_settings: LogSettings) -> None:
+    assert log_settings.apply({}).settings["log_info"].bool_param
+    request = pb.LogSettingsRequest()
+    request.settings["log_verbose_level"].uint32_param = 1
+    assert log_settings.apply(request.settings).settings["log_verbose_level"].uint32_param == 1
+    assert logs.level() == "debug"
+    request.settings["log_verbose_level"].uint32_param = 0
+    request.settings["log_info"].bool_param = False
+    assert not log_settings.apply(request.settings).settings["log_info"].bool_param
+    assert logs.level() == "warning"
+
+
+@pytest.mark.parametrize(
+    ("key", "choice", "value", "complaint"),
+    [
+        ("log_inf", "bool_param", True, "unknown log setting 'log_inf'; settable are log_info"),
+        ("log_info", "string_param", "yes", "'log_info' must be bool_param"),
+        ("log_verbose_level", "bool_param", True, "must be uint32_param"),
+        ("log_file", "string_param", "/x", "fixed at start"),
+    ],
+)
+def test_wrong_log_settings_change_nothing(
+    log_settings: LogSettings, key: str, choice: str, value: Any, complaint: str
+) -> None:
+    request = pb.LogSettingsRequest()
+    request.settings["log_warning"].bool_param = False
+    setattr(request.settings[key], choice, value)
+    with pytest.raises(InvalidArgument, match=complaint):
+        log_settings.apply(request.settings)
+    assert logs.level() == "info"
+
+
+def test_the_cap_and_draining_refuse_before_anything_starts() -> None:
+    admission = Admission(max_concurrent_requests=1, max_queue_depth=4, queued=lambda _model: 0)
+    admission.enter()
+    with pytest.raises(ResourceExhausted, match="1 requests are in flight") as full:
+        admission.enter()
+    assert full.value.not_started
+    admission.leave()
+    admission.draining = True
+    with pytest.raises(ModelUnavailable, match="draining") as draining:
+        admission.enter()
+    assert draining.value.not_started
+    assert admission.in_flight == 0
+
+
+def test_same_ipc_namespace_opens_nothing_outside(tmp_path: Path) -> None:
+    (tmp_path / "region").write_bytes(b"x")
+    (tmp_path / "folder").mkdir()
+    outside = tmp_path.parent / "outside"
+    outside.write_bytes(b"x")
+    (tmp_path / "link").symlink_to(outside)
+    os.mkfifo(tmp_path / "pipe")
+    assert same_ipc_namespace("region", tmp_path)
+    assert same_ipc_namespace("/region", tmp_path)
+    for name in (
+        "",
+        "/",
+        ".",
+        "..",
+        "../outside",
+        "//region",
+        "folder",
+        "link",
+        "pipe",
+        "nope",
+        "a\0b",
+        "x" * 300,
+    ):
+        assert not same_ipc_namespace(name, tmp_path), name
