@@ -1,4 +1,4 @@
-"""The hooks of minilm, loaded as a server loads them, for several tests."""
+"""The hooks of minilm, loaded as a server loads them, and both bundles, for several tests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from reactant_core.bundle.repository import Bundle
 from reactant_examples import minilm
+from reactant_examples.build import main
 from reactant_examples.minilm.checkpoint import model_file
+
+Tokenize = Callable[[list[bytes]], dict[str, NDArray[Any]]]
 
 
 class Refused(Exception):
@@ -43,26 +47,50 @@ class FakeBundle:
 @pytest.fixture(scope="session")
 def minilm_hooks() -> ModuleType:
     """`model.py` of minilm after its `setup`, with the real vocabulary."""
-    name = "hooks_under_test"
     (folder,) = minilm.__path__
-    spec = importlib.util.spec_from_file_location(name, Path(folder) / "model.py")
+    bundle = FakeBundle(model_file("tokenizer.json").parent, FakeManifest())
+    return _loaded("hooks_under_test", Path(folder) / "model.py", bundle)
+
+
+@pytest.fixture(scope="session")
+def tokenize_as() -> Callable[[Bundle], Tokenize]:
+    """Loads the `model.py` that lies in a bundle, and gives its `preprocess`."""
+
+    def load(bundle: Bundle) -> Tokenize:
+        hooks = _loaded(f"hooks_of_{bundle.name}", bundle.path / "model.py", bundle)
+        return lambda texts: _preprocessed(hooks, texts)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model directory with both bundles; takes some ten seconds."""
+    out = tmp_path_factory.mktemp("bundles")
+    assert main(["--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="session")
+def tokenize(minilm_hooks: ModuleType) -> Tokenize:
+    """`preprocess` of minilm; raises an exception that names the refusal."""
+
+    return lambda texts: _preprocessed(minilm_hooks, texts)
+
+
+def _preprocessed(hooks: ModuleType, texts: list[bytes]) -> dict[str, NDArray[Any]]:
+    elements = np.empty(len(texts), np.object_)
+    elements[:] = texts
+    tensors: dict[str, NDArray[Any]] = hooks.preprocess({"text": elements}, FakeRequest())
+    return tensors
+
+
+def _loaded(name: str, file: Path, bundle: Any) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    module.setup(FakeBundle(model_file("tokenizer.json").parent, FakeManifest()))
+    module.setup(bundle)
     return module
-
-
-@pytest.fixture(scope="session")
-def tokenize(minilm_hooks: ModuleType) -> Callable[[list[bytes]], dict[str, NDArray[Any]]]:
-    """`preprocess` of minilm; raises an exception that names the refusal."""
-
-    def preprocess(texts: list[bytes]) -> dict[str, NDArray[Any]]:
-        elements = np.empty(len(texts), np.object_)
-        elements[:] = texts
-        tensors: dict[str, NDArray[Any]] = minilm_hooks.preprocess({"text": elements}, FakeRequest())
-        return tensors
-
-    return preprocess

