@@ -15,6 +15,7 @@ from tools.files import checkout_files
 
 MAY_IMPORT_BY_NAME: Final = {
     "reactant_core.rpc.native": "the native transport is optional: its wheel may be missing",
+    "reactant_export.main": "a user names the module that holds what is exported",
     "reactant_examples.catalogue": "its own builders bring JAX in, for a model that is out of date",
 }
 """Module -> why it imports by name."""
