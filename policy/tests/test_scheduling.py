@@ -61,14 +61,15 @@ def test_a_batch_is_always_a_prefix_that_fits(
 
 def test_cost_follows_the_moving_average_and_scales_unmeasured_sizes() -> None:
     costs = CostTable(alpha=0.2)
-    assert costs.estimate("m", 8) == 8.0
-    assert costs.measured("m", 8) is None
-    costs.observe("m", 8, 1.0)
-    costs.observe("m", 8, 2.0)
-    assert costs.measured("m", 8) == pytest.approx(1.2)
-    assert costs.estimate("m", 16) == pytest.approx(2.4)
+    assert costs.estimate("m", None, 8) == 8.0
+    assert costs.measured("m", None, 8) is None
+    costs.observe("m", None, 8, 1.0)
+    costs.observe("m", None, 8, 2.0)
+    assert costs.measured("m", None, 8) == pytest.approx(1.2)
+    assert costs.estimate("m", None, 16) == pytest.approx(2.4)
+    assert costs.estimate("m", 1, 16) == 16.0  # another variant is another program
     costs.forget("m")
-    assert costs.estimate("m", 16) == 16.0
+    assert costs.estimate("m", None, 16) == 16.0
     with pytest.raises(ValueError, match="alpha must be in"):
         CostTable(0)
 

@@ -75,7 +75,7 @@ def engine(recorder: Recorder, runnable: Gated) -> Iterator[Dispatcher]:
     dispatcher = Dispatcher(Scheduler(), SYSTEM_CLOCK, recorder)
     dispatcher.attach("m", runnable, TERMS)
     for size in TERMS.sizes:
-        dispatcher.observe("m", size, 0.001)
+        dispatcher.observe("m", None, size, 0.001)
     dispatcher.start()
     yield dispatcher
     runnable.gate.release(1000)

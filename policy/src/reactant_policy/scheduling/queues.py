@@ -48,6 +48,11 @@ class ModelQueue:
         """The oldest request."""
         return next(iter(self._waiting.values()), None)
 
+    @property
+    def variant(self) -> int | None:
+        """The oldest request's variant, None as well when nothing waits."""
+        return None if self.head is None else self.head.variant
+
     def push(self, request: Waiting) -> None:
         """Appends `request`; ValueError when its ticket already waits."""
         if request.ticket in self._waiting:

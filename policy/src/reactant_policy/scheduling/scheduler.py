@@ -102,15 +102,16 @@ class Scheduler:
         )
         queue, terms = self._active[model], self._terms[model]
         limit = min(terms.max_batch_size, terms.sizes[-1]) if terms.coalesces else 1
+        variant = queue.variant
         batch = choose_batch(
-            queue.prefix(limit), terms.sizes, lambda size: self.cost.estimate(model, size), limit
+            queue.prefix(limit), terms.sizes, lambda size: self.cost.estimate(model, variant, size), limit
         )
         requests = queue.take(batch.count)
         if not queue:
             del self._active[model]
-        return Dispatch(model, requests, batch.rows, batch.size, requests[0].variant)
+        return Dispatch(model, requests, batch.rows, batch.size, variant)
 
-    def observe(self, model: str, size: int, seconds: float) -> None:
+    def observe(self, model: str, variant: int | None, size: int, seconds: float) -> None:
         """Records the device time of one execution."""
         if model in self._terms:
-            self.cost.observe(model, size, seconds)
+            self.cost.observe(model, variant, size, seconds)

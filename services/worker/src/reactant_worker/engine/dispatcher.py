@@ -128,10 +128,10 @@ class Dispatcher:
                 counted.compute_seconds,
             )
 
-    def observe(self, model: str, size: int, seconds: float) -> None:
+    def observe(self, model: str, variant: int | None, size: int, seconds: float) -> None:
         """See `Engine.observe`."""
         with self._work:
-            self._scheduler.observe(model, size, seconds)
+            self._scheduler.observe(model, variant, size, seconds)
 
     def _refuse(self, submissions: Sequence[Submission], reason: str) -> None:
         if submissions:
@@ -180,7 +180,7 @@ class Dispatcher:
             attached.requests += len(alive)
             attached.rows += sum(rows)
             attached.compute_seconds += times.compute
-            self._scheduler.observe(dispatch.model, dispatch.size, times.compute)
+            self._scheduler.observe(dispatch.model, dispatch.variant, dispatch.size, times.compute)
         return [
             (
                 s,

@@ -119,5 +119,5 @@ class Engine(Protocol):
     def statistics(self, model: str) -> EngineStatistics:
         """Counters of a version; KeyError when it is not attached."""
 
-    def observe(self, model: str, size: int, seconds: float) -> None:
-        """Seeds the cost of one execution at `size` rows."""
+    def observe(self, model: str, variant: int | None, size: int, seconds: float) -> None:
+        """Seeds the cost of one execution of a variant at `size` rows."""

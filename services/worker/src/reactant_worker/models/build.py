@@ -11,13 +11,18 @@ from reactant_core.bundle.errors import BundleError
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.bundle.repository import Bundle, ProgramKey
 from reactant_core.bundle.signature import align_weights, check_signature
+from reactant_core.clock import Clock
 from reactant_programs.artifact import Artifact
 from reactant_worker.engine.batch import ProgramSet
 from reactant_worker.models.hooks import Hooks
 from reactant_worker.models.served import ServedModel
 
-_WARM_UP_RUNS = 2
-"""The first run of a program pays for lazy set-up, the second one seeds its cost."""
+_WARM_UP_SECONDS = 1.0
+"""Time one model's warm-up may take once its first variant is through: a program that runs for seconds
+gains nothing from a rehearsal, and a start that waits for it loses."""
+
+_LAZY_SET_UP_SECONDS = 0.05
+"""A first run that is shorter may be mostly lazy set-up, and a second one gives the cost."""
 
 
 def check_artifacts(bundle: Bundle, artifacts: Mapping[ProgramKey, Artifact]) -> Bundle:
@@ -73,13 +78,19 @@ def describe(
     )
 
 
-def warm_up(model: ServedModel, runnable: ProgramSet) -> dict[int, float]:
-    """Runs every program on zeros; returns seconds per batch size, of the first variant."""
-    seconds: dict[int, float] = {}
+def warm_up(model: ServedModel, runnable: ProgramSet, clock: Clock) -> dict[tuple[int | None, int], float]:
+    """Runs programs on zeros; returns seconds per (variant, batch size) that was run.
+
+    Every size of the first variant is run; further variants, in manifest order, while time allows.
+    """
+    seconds: dict[tuple[int | None, int], float] = {}
     shapes_of = model.variants or (tuple(spec.dims for spec in model.executable_inputs),)
+    started = clock.monotonic()
     for index, shapes in enumerate(shapes_of):
         variant = index if model.variants else None
         for size in model.sizes:
+            if index and clock.monotonic() - started > _WARM_UP_SECONDS:
+                return seconds
             arguments = tuple(
                 np.zeros(
                     tuple(size if axis == spec.batch_axis else dim for axis, dim in enumerate(shape)),
@@ -87,9 +98,10 @@ def warm_up(model: ServedModel, runnable: ProgramSet) -> dict[int, float]:
                 )
                 for spec, shape in zip(model.executable_inputs, shapes, strict=True)
             )
-            for _ in range(_WARM_UP_RUNS):
+            _, times = runnable.execute(size, variant, [arguments], [size])
+            if times.compute < _LAZY_SET_UP_SECONDS:
                 _, times = runnable.execute(size, variant, [arguments], [size])
-            seconds.setdefault(size, times.compute)
+            seconds[variant, size] = times.compute
     return seconds
 
 

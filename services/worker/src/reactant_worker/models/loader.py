@@ -106,15 +106,15 @@ class Loader:
         started = self._clock.monotonic()
         try:
             model, runnable = await self._build(bundle)
-            costs = await self._in_pool(warm_up, model, runnable)
+            costs = await self._in_pool(warm_up, model, runnable, self._clock)
         except Exception as error:
             self._fail(entry, error)
             return False
         limit = self._max_batch_size(model.name) or model.largest
         coalesces = bundle.manifest.batched
         self._engine.attach(model.key, runnable, ModelTerms(model.sizes, coalesces, limit))
-        for size, seconds in costs.items():
-            self._engine.observe(model.key, size, seconds)
+        for (variant, size), seconds in costs.items():
+            self._engine.observe(model.key, variant, size, seconds)
         previous = self._catalog.ready(entry, model)
         _log.info(
             "model ready",
