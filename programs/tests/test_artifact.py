@@ -19,6 +19,7 @@ from reactant_programs.artifact import read_artifact
 PathMaker = Callable[..., Path]
 
 
+@pytest.mark.slow
 def test_signature_has_inputs_then_weights_and_every_result(export_program: PathMaker) -> None:
     def fn(x: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.tanh(x @ w).astype(jnp.bfloat16), x.sum(axis=0)
@@ -130,6 +131,7 @@ def test_a_used_platform_index_needs_the_platforms_names(write_text: PathMaker) 
     assert artifact.signature.arguments == (TensorType("i32", ()),)
 
 
+@pytest.mark.slow
 def test_custom_calls_on_the_list_are_named(export_program: PathMaker) -> None:
     path = export_program(jnp.linalg.cholesky, ((3, 3), np.float32))
 

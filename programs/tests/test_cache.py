@@ -117,6 +117,7 @@ def test_l8_four_processes_start_cold_on_one_directory(
     assert (after["hits"], after["misses"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_equal_contents_hit_and_others_miss(
     executable_cache: Path, build: Build, export_program: PathMaker, tmp_path: Path
 ) -> None:
@@ -179,6 +180,7 @@ def test_l8_a_directory_that_cannot_be_made_or_written(
     assert len(warnings) == len(set(warnings))
 
 
+@pytest.mark.slow
 def test_l8_a_read_only_directory_still_serves_what_it_has(
     executable_cache: Path, build: Build, export_program: PathMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +218,7 @@ def test_l8_a_full_disk_leaves_no_half_entry(
     assert entries(executable_cache) == []
 
 
+@pytest.mark.slow
 def test_an_entry_from_another_compiler_that_cannot_be_loaded(executable_cache: Path, build: Build) -> None:
     """Intact on disk, yet not an executable: JAX warns, compiles, and the entry is replaced."""
     from reactant_programs.store import BlobStore

@@ -126,6 +126,7 @@ def test_memory_use_is_in_bytes(export_program: PathMaker, device: jax.Device) -
     assert program.build_seconds > 0
 
 
+@pytest.mark.slow
 def test_linear_algebra_through_lapack(export_program: PathMaker, device: jax.Device) -> None:
     matrix = np.array([[4.0, 2.0], [2.0, 3.0]], np.float32)
     program = compile_artifact(

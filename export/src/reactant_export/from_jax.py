@@ -29,6 +29,9 @@ CONSTANTS_LIMIT_BYTES = 64 << 20
 
 PRECISIONS = ("default", "high", "highest")
 
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+"""Names JAX lowers for; of one it does not know it would say nothing."""
+
 
 def export_jax(
     fn: ModelFunction,
@@ -130,6 +133,11 @@ def _manifest(spec: ExportSpec) -> str:
         faults.append(f"matmul_precision: {spec.matmul_precision!r} is none of {', '.join(PRECISIONS)}")
     if not spec.platforms:
         faults.append("platforms: needs at least one, such as cpu or cuda")
+    faults += [
+        f"platforms: {platform!r} is none of {', '.join(PLATFORMS)}"
+        for platform in spec.platforms
+        if platform not in PLATFORMS
+    ]
     if (spec.client_inputs or spec.client_outputs) and spec.hooks is None:
         faults.append("client_inputs and client_outputs are for bundles with hooks, which convert them")
     if spec.hooks is not None and not spec.hooks.is_file():
@@ -191,15 +199,16 @@ def _copy_files(spec: ExportSpec, directory: Path) -> None:
 
 def _verify(model: TracedModel, directory: Path) -> None:
     """Reads the bundle back and compares each program's answers with the function's."""
-    reference = jax.jit(model.flat)
+    # By name throughout, so that a mistake in the order of arguments cannot be made on both sides.
+    reference = jax.jit(model.by_name)
+    declared = model.manifest.executable_inputs
     faults: list[str] = []
 
     def compare(run: ProgramRun) -> None:
-        expected = reference(*run.inputs, *model.weights.values())
-        for spec, wanted, actual in zip(
-            model.manifest.executable_outputs, expected, run.outputs, strict=True
-        ):
-            if found := difference(np.asarray(wanted), actual):
+        inputs = {spec.name: array for spec, array in zip(declared, run.inputs, strict=True)}
+        expected = reference(inputs, dict(model.weights))
+        for spec, actual in zip(model.manifest.executable_outputs, run.outputs, strict=True):
+            if found := difference(np.asarray(expected[spec.name]), actual):
                 faults.append(f"{run.file}: output {spec.name!r} of the written program {found}")
 
     report = verify_bundle(directory, after_run=compare)

@@ -11,7 +11,7 @@ import jax
 from reactant_core.bundle.errors import BundleError
 from reactant_core.bundle.manifest import Manifest, TensorSpec, concrete_shape
 from reactant_core.bundle.programs import ProgramKey, program_keys
-from reactant_export.declarations import ModelFunction
+from reactant_export.declarations import Arrays, ModelFunction
 from reactant_export.samples import Array
 
 
@@ -40,15 +40,19 @@ class TracedModel:
         outputs = self._named(*arrays)
         return tuple(outputs[spec.name] for spec in self.manifest.executable_outputs)
 
-    def _named(self, *arrays: jax.Array) -> dict[str, jax.Array]:
-        names = [spec.name for spec in self.manifest.executable_inputs]
-        inputs = dict(zip(names, arrays[: len(names)], strict=True))
-        weights = dict(zip(self.weights, arrays[len(names) :], strict=True))
+    def by_name(self, inputs: Arrays, weights: Arrays) -> dict[str, jax.Array]:
+        """The function itself, with its matmul precision."""
         with jax.default_matmul_precision(self.matmul_precision):
             outputs = self.fn(inputs, weights)
         if not isinstance(outputs, Mapping):
             raise BundleError(f"fn must give a dict of outputs by name, not {type(outputs).__name__}")
         return {name: jax.numpy.asarray(value) for name, value in outputs.items()}
+
+    def _named(self, *arrays: jax.Array) -> dict[str, jax.Array]:
+        names = [spec.name for spec in self.manifest.executable_inputs]
+        inputs = dict(zip(names, arrays[: len(names)], strict=True))
+        weights = dict(zip(self.weights, arrays[len(names) :], strict=True))
+        return self.by_name(inputs, weights)
 
     def arguments(self, key: ProgramKey) -> list[jax.ShapeDtypeStruct]:
         """Shapes and dtypes of a program's arguments."""
