@@ -10,12 +10,13 @@ import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import digits
+from benchmarks import demo_models
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -29,7 +30,9 @@ class Benchmark:
     run: Callable[[argparse.Namespace], list[dict[str, Any]]]
 
 
-BENCHMARKS: Mapping[str, Benchmark] = {"digits": Benchmark(digits.missing, digits.run)}
+BENCHMARKS: Mapping[str, Benchmark] = {
+    model: Benchmark(demo_models.missing, partial(demo_models.run, model)) for model in ("digits", "minilm")
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,6 +42,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=20_000, help="per round")
     parser.add_argument("--concurrency", type=int, default=32)
+    parser.add_argument("--backend", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--models", type=Path, help="a folder of demo bundles; built when not given")
     parser.add_argument("--no-write", action="store_true", help="print only")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]

@@ -1,8 +1,9 @@
-"""One worker serving `digits` to a closed loop, on both transports in turn."""
+"""One worker serving a demo model to a closed loop, on both transports in turn."""
 
 from __future__ import annotations
 
 import argparse
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,33 +18,50 @@ from reactant_proto import inference_pb2 as pb
 
 METHOD = "inference.GRPCInferenceService/ModelInfer"
 TRANSPORTS = ("native", "grpcio")
+WARM_UP_REQUESTS = 2000
 
 
 def missing() -> str | None:
-    """What this benchmark lacks here."""
+    """What these benchmarks lack here."""
     return None if h2load.available() else "h2load is not installed"
 
 
-def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+def run(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Rows, one per round and transport."""
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        models = scratch / "models"
-        subprocess.run(
-            [sys.executable, "-m", "reactant_examples.build", "--out", str(models), "digits"], check=True
-        )
-        request = pb.ModelInferRequest(model_name="digits")
-        request.inputs.add(name="image", datatype="FP32", shape=[1, 8, 8])
-        request.raw_input_contents.append(np.full((1, 8, 8), 8, np.float32).tobytes())
-        body = h2load.write_body(scratch / "body", request)
+        models = options.models or _build(scratch / "models", model)
+        body = h2load.write_body(scratch / "body", _request(model))
+        environment = {
+            "INFERENCE_SERVER_MODELS_INCLUDE": model,
+            "INFERENCE_SERVER_RUNTIME_BACKEND": options.backend,
+        }
         for number in range(options.rounds):
             for transport in TRANSPORTS:
-                with worker(models, scratch / "cache", transport, {}) as process:
-                    _measure(process, body, scratch, options, requests=2000)  # warm-up, not counted
+                with worker(models, scratch / "cache", transport, environment) as process:
+                    warm_up = min(WARM_UP_REQUESTS, options.requests)
+                    _measure(process, body, scratch, options, requests=warm_up)
                     row = _measure(process, body, scratch, options, requests=options.requests)
                 rows.append({"round": number, "transport": transport, **row})
     return rows
+
+
+def _build(folder: Path, model: str) -> Path:
+    subprocess.run([sys.executable, "-m", "reactant_examples.build", "--out", str(folder), model], check=True)
+    return folder
+
+
+def _request(model: str) -> pb.ModelInferRequest:
+    request = pb.ModelInferRequest(model_name=model)
+    if model == "digits":
+        request.inputs.add(name="image", datatype="FP32", shape=[1, 8, 8])
+        request.raw_input_contents.append(np.full((1, 8, 8), 8, np.float32).tobytes())
+    else:
+        text = b"How do I reset the password of my account?"
+        request.inputs.add(name="text", datatype="BYTES", shape=[1])
+        request.raw_input_contents.append(struct.pack("<I", len(text)) + text)
+    return request
 
 
 def _measure(
