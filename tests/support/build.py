@@ -1,0 +1,209 @@
+"""Writes the fixture bundles: `python -m tests.support.build FOLDER`.
+
+A process of its own, so that the tests' process never starts a JAX backend. Start it with
+JAX_PLATFORMS=cpu, so that it does not claim a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jax import lax
+
+from reactant_core.bundle.dtypes import BY_KSERVE
+from reactant_export import TensorDecl, export_jax
+
+HOOKS = Path(__file__).with_name("hooks")
+LARGEST = 4
+"""Largest compiled batch size of most fixtures."""
+
+Tensors = dict[str, Any]
+Program = Callable[[Tensors, Tensors], Tensors]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Fixture:
+    """What `export_jax` needs to write one bundle."""
+
+    program: Program
+    inputs: Sequence[TensorDecl]
+    outputs: Sequence[TensorDecl]
+    batch_sizes: Sequence[int] | None = (1, LARGEST)
+    client_inputs: Sequence[TensorDecl] | None = None
+    client_outputs: Sequence[TensorDecl] | None = None
+    hooks: str | None = None
+    weights: Mapping[str, np.ndarray[Any, Any]] | None = None
+    input_shapes: Sequence[Mapping[str, int]] = ()
+
+    def write(self, path: Path) -> None:
+        """Writes the bundle `path`, which must not exist."""
+        export_jax(
+            self.program,
+            self.weights or {},
+            self.inputs,
+            self.outputs,
+            batch_sizes=self.batch_sizes,
+            path=path,
+            client_inputs=self.client_inputs,
+            client_outputs=self.client_outputs,
+            hooks=None if self.hooks is None else HOOKS / self.hooks,
+            verify=False,
+            input_shapes=self.input_shapes,
+        )
+
+
+def _decl(name: str, dtype: str, shape: str = "nk", **dims: int) -> TensorDecl:
+    return TensorDecl(name, dtype, shape, dims)
+
+
+def _echo(dtype: str, width: int, *, hooks: str | None = None) -> Fixture:
+    return Fixture(
+        lambda x, w: {"Y": x["X"]},
+        [_decl("X", dtype, k=width)],
+        [_decl("Y", dtype, k=width)],
+        hooks=hooks,
+    )
+
+
+def _slow(x: Tensors, w: Tensors) -> Tensors:
+    """Y = X, after as many dependent steps as the largest of `steps` says."""
+    start = x["X"] * 0
+    last = lax.fori_loop(0, jnp.max(x["steps"]), lambda _, v: jnp.sin(v + 1), start)
+    # A sine is never above 2, which the compiler does not know.
+    return {"Y": jnp.where(last > 2, last, x["X"])}
+
+
+def _sorts(x: Tensors, w: Tensors) -> Tensors:
+    """Sorting networks are what XLA takes longest to compile on a CPU, measured against anything handy."""
+    total = x["X"]
+    for index in range(16):
+        total = jnp.sort(total * (1.0 + index) + index, axis=1, stable=True)[:, ::-1]
+        total = jnp.cumsum(jnp.tanh(total), axis=1)
+    return {"Y": total}
+
+
+_TYPES = {name: dtype.token for name, dtype in BY_KSERVE.items() if dtype.itemsize}
+_TYPED = {name: token for name, token in _TYPES.items() if token not in ("f16", "bf16")}
+
+
+def _each(types: Mapping[str, str]) -> Fixture:
+    """Every datatype in and out."""
+    return Fixture(
+        lambda x, w: {f"{name}_out": x[name] for name in types},
+        [_decl(name, token, k=2) for name, token in types.items()],
+        [_decl(f"{name}_out", token, k=2) for name, token in types.items()],
+    )
+
+
+_FLOATS = [_decl("X", "f32", k=4)], [_decl("Y", "f32", k=4)]
+_BYTES = [_decl("text", "bytes", "n")], [_decl("echo", "bytes", "n")]
+_PACKED = [_decl("data", "u8", "nl", l=64), _decl("length", "i32", "n")]
+_PACKED_OUT = [_decl("data_out", "u8", "nl", l=64), _decl("length_out", "i32", "n")]
+
+
+def _hooked(hooks: str) -> Fixture:
+    return _echo("f32", 4, hooks=hooks)
+
+
+FIXTURES: Mapping[str, Fixture] = {
+    "echo": _echo("f32", 4),
+    "echo_f16": _echo("f16", 2),
+    "echo_bf16": _echo("bf16", 2),
+    "echo_i64": _echo("i64", 2),
+    "add2": Fixture(
+        lambda x, w: {"SUM": x["A"] + x["B"], "DIFF": x["A"] - x["B"]},
+        [_decl("A", "f32", k=4), _decl("B", "f32", k=4)],
+        [_decl("SUM", "f32", k=4), _decl("DIFF", "f32", k=4)],
+    ),
+    "all_types": _each(_TYPES),
+    "typed_types": _each(_TYPED),
+    "unbatched": Fixture(
+        lambda x, w: {"Y": x["X"] * 2}, [_decl("X", "f32", "k", k=3)], [_decl("Y", "f32", "k", k=3)], None
+    ),
+    "columns": Fixture(  # the batch axis is the last one
+        lambda x, w: {"Y": x["X"] + w["shift"][:, None]},
+        [_decl("X", "f32", "kn", k=3)],
+        [_decl("Y", "f32", "kn", k=3)],
+        weights={"shift": np.array([1.0, 2.0, 3.0], np.float32)},
+    ),
+    "variants": Fixture(
+        lambda x, w: {"total": jnp.sum(x["image"], axis=(1, 2))},
+        [_decl("image", "f32", "nhw", h=-1, w=-1)],
+        [_decl("total", "f32", "n")],
+        (1, 2),
+        input_shapes=[{"h": 2, "w": 3}, {"h": 4, "w": 4}],
+    ),
+    "weights_bf16": Fixture(
+        lambda x, w: {"Y": x["X"] + w["shift"].astype(jnp.float32)},
+        *_FLOATS,
+        weights={"shift": np.array([1, 2, 3, 4], ml_dtypes.bfloat16)},
+    ),
+    "weights_f8": Fixture(
+        lambda x, w: {"Y": x["X"] + w["shift"].astype(jnp.float32)},
+        *_FLOATS,
+        weights={"shift": np.array([1, 2, 3, 4], ml_dtypes.float8_e4m3fn)},
+    ),
+    "echo_bytes": Fixture(
+        lambda x, w: {"data_out": x["data"], "length_out": x["length"]},
+        _PACKED,
+        _PACKED_OUT,
+        client_inputs=_BYTES[0],
+        client_outputs=_BYTES[1],
+        hooks="echo_bytes.py",
+    ),
+    "blob": Fixture(
+        lambda x, w: {"kept": x["facts"]},
+        [_decl("facts", "i64", "nf", f=3)],
+        [_decl("kept", "i64", "nf", f=3)],
+        (1,),
+        client_inputs=[_decl("blob", "bytes", "n"), _decl("reply_size", "i64", "n")],
+        client_outputs=[
+            _decl("received", "i64", "n"),
+            _decl("crc", "i64", "n"),
+            _decl("reply", "bytes", "n"),
+        ],
+        hooks="blob.py",
+    ),
+    "params": Fixture(
+        lambda x, w: {"Y": x["X"]},
+        *_FLOATS,
+        client_outputs=[_decl("Y", "f32", k=4), _decl("told", "bytes", "n")],
+        hooks="params.py",
+    ),
+    "slow": Fixture(
+        _slow,
+        [_decl("X", "f32", k=4), _decl("steps", "i32", "ns", s=1)],
+        [_decl("Y", "f32", k=4)],
+        (1,),
+        hooks="slow.py",
+    ),
+    "slow_hook": _hooked("slow_hook.py"),
+    "hook_faults": _hooked("hook_faults.py"),
+    "bf16_hook": _echo("bf16", 2, hooks="slow_hook.py"),
+    "imports_triton": _hooked("imports_triton.py"),
+    "imports_kserve": _hooked("imports_kserve.py"),
+    "gate": _hooked("gate.py"),
+    "sorts": Fixture(_sorts, [_decl("X", "f32", k=512)], [_decl("Y", "f32", k=512)], (1, 2, 3, 4)),
+}
+
+
+def main() -> None:
+    """Writes every fixture below the folder given."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder: Path = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, fixture in FIXTURES.items():
+        fixture.write(folder / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What a metrics page says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One scrape.
+
+    Attributes:
+        samples: value by sample name and labels.
+        types: type by family name.
+    """
+
+    samples: Mapping[Key, float]
+    types: Mapping[str, str]
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum over the samples of `name` that carry these labels; 0 without any.
+
+        The page must at least declare the family: a misspelt name is no zero.
+        """
+        wanted = labels.items()
+        assert {name, name.removesuffix("_total")} & self.types.keys() or name in self._names, name
+        return sum(v for (sample, have), v in self.samples.items() if sample == name and wanted <= set(have))
+
+    @property
+    def _names(self) -> set[str]:
+        return {sample for sample, _ in self.samples}
+
+    def labels(self, label: str, name: str | None = None) -> set[str]:
+        """Every value a label has, on all samples or on those of one name."""
+        return {
+            value
+            for (sample, have) in self.samples
+            if name in (None, sample)
+            for key, value in have
+            if key == label
+        }
+
+    def by_code(self, model: str) -> dict[str, float]:
+        """`worker_requests_total` of a model by status name."""
+        codes = self.labels("code", "worker_requests_total")
+        found = {code: self.value("worker_requests_total", model=model, code=code) for code in codes}
+        return {code: count for code, count in found.items() if count}
+
+
+def parse(body: bytes) -> Page:
+    """Reads a page in the text format; no sample may be there twice."""
+    samples: dict[Key, float] = {}
+    types: dict[str, str] = {}
+    for family in text_string_to_metric_families(body.decode()):
+        assert family.name not in types, f"family {family.name} is there twice"
+        types[family.name] = family.type
+        for sample in family.samples:
+            key = sample.name, frozenset(sample.labels.items())
+            assert key not in samples, f"sample {key} is there twice"
+            samples[key] = sample.value
+    return Page(samples, types)

@@ -1,0 +1,39 @@
+"""How the servers under test are set up; tests measure against these values."""
+
+from __future__ import annotations
+
+TRANSPORTS = ("native", "grpcio")
+
+SHARED_MODELS = (
+    "add2",
+    "all_types",
+    "bf16_hook",
+    "blob",
+    "columns",
+    "echo",
+    "echo_bf16",
+    "echo_bytes",
+    "echo_f16",
+    "echo_i64",
+    "hook_faults",
+    "imports_triton",
+    "params",
+    "slow",
+    "slow_hook",
+    "typed_types",
+    "unbatched",
+    "variants",
+)
+HOOK_THREADS = 8
+"""More than any test keeps busy at a time."""
+
+EXPECTED_ERRORS = frozenset({"hook failed"})
+"""What a worker may log as an error while it answers the conformance tests."""
+
+# The worker that loads by request only has small limits.
+MESSAGE_LIMIT = 1 << 20
+QUEUE_DEPTH = 4
+FEW_HOOK_THREADS = 2
+
+ODD_NAMES = ("a.b-1", "модель", "a b", 'quo"te\\ and\nline', "%2e%2e")
+"""Names under which the explicit worker finds `echo` as well."""

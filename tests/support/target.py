@@ -1,0 +1,68 @@
+"""What a conformance test talks to: a server, and the canary that tells whether it is still well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from tests.support import metrics
+from tests.support.client import Client
+from tests.support.messages import arrays, echo, floats
+from tests.support.metrics import Page
+from tests.support.process import ServerProcess
+
+from reactant_core.testing import eventually_sync
+
+CANARY_SECONDS = 1.0
+QUIET_SECONDS = 3.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server under test.
+
+    Attributes:
+        name: what it is, such as `worker-native`.
+        process: the process that owns the address.
+        client: a client connected to it.
+    """
+
+    name: str
+    process: ServerProcess
+    client: Client
+
+    def page(self) -> Page:
+        """Its metrics now."""
+        answer = self.process.get("/metrics")
+        assert answer.status == 200
+        return metrics.parse(answer.body)
+
+    def in_flight(self) -> float:
+        """Requests admitted and not answered."""
+        return self.page().value("worker_inflight_requests")
+
+    def depth(self, model: str) -> float:
+        """Requests of a model that wait."""
+        return self.page().value("worker_queue_depth", model=model)
+
+    def executed(self, model: str) -> float:
+        """Requests of a model that ran on the device."""
+        return self.page().value("worker_requests_served_total", model=model)
+
+    def assert_quiet(self) -> None:
+        """Nothing is in flight or queued, or will be in a moment."""
+        eventually_sync(self._quiet, QUIET_SECONDS, what="in-flight and queue gauges return to 0")
+
+    def _quiet(self) -> bool:
+        page = self.page()
+        return page.value("worker_inflight_requests") == 0 and page.value("worker_queue_depth") == 0
+
+    def assert_well(self) -> None:
+        """The canary of public-bugs.md: `echo` within a second, gauges back to 0, same process."""
+        reply = self.client.infer(echo(start=7.0), timeout=5)
+        np.testing.assert_array_equal(arrays(reply.ok())["Y"], floats(1, start=7.0))
+        assert reply.seconds < CANARY_SECONDS, f"the canary took {reply.seconds:.2f} s"
+        self.assert_quiet()
+        assert self.process.running
