@@ -78,11 +78,7 @@ def configure_logs(
             foreign_pre_chain=[*_shared_processors(), structlog.stdlib.ExtraAdder()],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *(
-                    _console(colors=_colors(terminal, environ))
-                    if layout == "console"
-                    else _json()
-                ),
+                *(_console(colors=_colors(terminal, environ)) if layout == "console" else _json()),
             ],
         )
     )

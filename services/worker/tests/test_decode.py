@@ -14,7 +14,7 @@ from reactant_core.bundle.dtypes import BY_KSERVE
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InvalidArgument, ModelNotFound
 from reactant_proto import inference_pb2 as pb
-from reactant_worker.rpc.decode import decode_inputs, rows_of
+from reactant_worker.rpc.decode import BatchRows, batch_rows, check_batch, decode_inputs
 from reactant_worker.rpc.encode import encode_response
 
 
@@ -222,10 +222,20 @@ def test_an_unknown_region_is_not_found_and_named_in_a_trailer() -> None:
 def test_rows_must_agree_and_fit() -> None:
     pairs = [(AB["A"], np.zeros((2, 4))), (AB["B"], np.zeros((3, 4)))]
     with pytest.raises(InvalidArgument, match="input 'B' has 3 rows on its batch axis, input 'A' has 2"):
-        rows_of("m", pairs, 8)
-    with pytest.raises(InvalidArgument, match="has 9 rows, the largest compiled batch size is 8"):
-        rows_of("m", [(AB["A"], np.zeros((9, 4)))], 8)
-    assert rows_of("m", [(spec("Z", "FP32", 4, batch_axis=None), np.zeros(4))], 8) == 1
+        batch_rows("m", pairs)
+    batch = batch_rows("m", [(AB["A"], np.zeros((9, 4)))])
+    assert batch == BatchRows("A", 9)
+    check_batch("m", batch, None, 9)
+    with pytest.raises(InvalidArgument, match="'A' has 9 rows, the largest compiled batch size is 8"):
+        check_batch("m", batch, None, 8)
+    assert batch_rows("m", [(spec("Z", "FP32", 4, batch_axis=None), np.zeros(4))]) is None
+
+
+def test_the_clients_own_tensor_is_named_when_preprocess_made_the_batch() -> None:
+    with pytest.raises(InvalidArgument, match="input 'text' has 9 rows"):
+        check_batch("m", BatchRows("ids", 9), BatchRows("text", 9), 8)
+    with pytest.raises(InvalidArgument, match="input 'ids' has 9 rows"):
+        check_batch("m", BatchRows("ids", 9), BatchRows("text", 1), 8)
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**63 - 1))

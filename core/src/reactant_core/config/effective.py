@@ -29,13 +29,15 @@ class Effective(Generic[T]):
     value: T
     sources: Mapping[str, str]
 
-    def describe(self) -> str:
-        """One line `key = value  (source)` for each value, secrets masked."""
-        lines = []
+    def entries(self) -> Iterator[tuple[str, str, str]]:
+        """Dotted key, value as text (secrets masked) and source of each value."""
         for path, value in leaves(self.value):
             key = dotted(path)
-            lines.append(f"{key} = {_text(value)}  ({self.sources.get(key, DEFAULT)})")
-        return "\n".join(lines)
+            yield key, _text(value), self.sources.get(key, DEFAULT)
+
+    def describe(self) -> str:
+        """One line `key = value  (source)` for each value, secrets masked."""
+        return "\n".join(f"{key} = {value}  ({source})" for key, value, source in self.entries())
 
 
 def leaves(value: BaseModel) -> Iterator[tuple[KeyPath, Any]]:

@@ -27,6 +27,7 @@ from reactant_policy.scheduling.scheduler import Scheduler
 from reactant_programs.cache import cache_statistics, enable_cache
 from reactant_proto import POOL, inference_pb2_grpc
 from reactant_worker.device import Device, DeviceError, open_device
+from reactant_worker.effective import log_configuration, refused, without_effect
 from reactant_worker.engine.bridge import EngineBridge
 from reactant_worker.engine.dispatcher import Dispatcher
 from reactant_worker.engine.port import EngineStatistics
@@ -70,8 +71,7 @@ class Worker:
         self._bridge = EngineBridge(loop)
         self._discipline = config.scheduler.discipline
         if self._discipline not in DISCIPLINES:
-            _log.info("discipline is not offered yet, using fifo", configured=self._discipline)
-            self._discipline = "fifo"
+            self._discipline = "fifo"  # said by reactant_worker.effective, where someone asked for it
         scheduler = Scheduler(DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha)
         self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
         self._bridge.connect(self._engine)
@@ -271,7 +271,9 @@ class Worker:
 
 async def serve(effective: Effective[WorkerConfig], stop: Stop) -> int:
     """Runs a worker until `stop` is requested; returns the exit code."""
-    _log.info("configuration", effective=effective.describe())
+    log_configuration(effective)
+    for note in without_effect(effective):
+        _log.warning(note)
     worker = Worker(effective.value)
     try:
         await worker.start()
@@ -305,4 +307,7 @@ def main() -> int:
             sys.stderr.write(f"reactant-worker: {fault}\n")
         return EX_CONFIG
     logs.configure_logs(effective.value.log_level)
-    return run(partial(serve, effective))
+    refusals = refused(effective)
+    for refusal in refusals:
+        _log.error(refusal)
+    return EX_CONFIG if refusals else run(partial(serve, effective))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,31 +76,44 @@ def decode_inputs(
     return arrays
 
 
-def rows_of(model: str, arrays: Iterable[tuple[TensorSpec, NDArray[Any]]], largest: int) -> int:
-    """Rows along the batch axis, 1 without one.
+@final
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """Rows of a request along the batch axis, and the first tensor that has one."""
 
-    Raises InvalidArgument when inputs disagree or exceed the `largest` compiled size.
-    """
-    rows: int | None = None
-    first = ""
+    tensor: str
+    rows: int
+
+
+def batch_rows(model: str, arrays: Iterable[tuple[TensorSpec, NDArray[Any]]]) -> BatchRows | None:
+    """Rows along the batch axis, None without one; raises InvalidArgument when tensors disagree."""
+    found: BatchRows | None = None
     for spec, array in arrays:
         if spec.batch_axis is None:
             continue
         count = array.shape[spec.batch_axis]
-        if rows is None:
-            rows, first = count, spec.name
-        elif rows != count:
+        if found is None:
+            found = BatchRows(spec.name, count)
+        elif found.rows != count:
             raise InvalidArgument(
                 f"model '{model}': input '{spec.name}' has {count} rows on its batch axis, "
-                f"input '{first}' has {rows}; they must agree"
+                f"input '{found.tensor}' has {found.rows}; they must agree"
             )
-    if rows is None:
-        return 1
-    if rows > largest:
-        raise InvalidArgument(
-            f"model '{model}': input '{first}' has {rows} rows, the largest compiled batch size is {largest}"
-        )
-    return rows
+    return found
+
+
+def check_batch(model: str, batch: BatchRows | None, client: BatchRows | None, largest: int) -> None:
+    """Raises InvalidArgument when `batch` exceeds the `largest` compiled size.
+
+    Where `preprocess` made the batch, the client's own tensor is named if it is too long as well.
+    """
+    if batch is None or batch.rows <= largest:
+        return
+    named = client if client is not None and client.rows > largest else batch
+    raise InvalidArgument(
+        f"model '{model}': input '{named.tensor}' has {named.rows} rows, "
+        f"the largest compiled batch size is {largest}"
+    )
 
 
 def _unexpected(model: str, name: str, specs: Mapping[str, TensorSpec]) -> str:

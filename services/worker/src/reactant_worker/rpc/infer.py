@@ -23,12 +23,9 @@ from reactant_worker.models.catalog import Catalog, Entry
 from reactant_worker.models.hooks import HookRequest, Hooks
 from reactant_worker.models.served import ServedModel
 from reactant_worker.rpc.admission import Admission
-from reactant_worker.rpc.decode import decode_inputs, rows_of
+from reactant_worker.rpc.decode import BatchRows, batch_rows, check_batch, decode_inputs
 from reactant_worker.rpc.encode import check_output, encode_response, requested_outputs
 from reactant_worker.rpc.parameters import RequestParameters, parse_parameters
-
-# More rows than any tensor can have: for hooked models only the program's inputs are bounded.
-_UNBOUNDED = 1 << 63
 
 
 @final
@@ -102,8 +99,9 @@ class InferPath:
         wanted = requested_outputs(model.name, request, model.client_outputs)
         tensors: Mapping[str, Any] = decode_inputs(model.name, request, model.client_inputs)
         details = HookRequest(request.id, parameters.custom, parameters.priority, deadline)
+        client_batch: BatchRows | None = None
         if hooks is not None and hooks.preprocess is not None:
-            rows_of(model.name, ((s, tensors[n]) for n, s in model.client_inputs.items()), _UNBOUNDED)
+            client_batch = batch_rows(model.name, ((s, tensors[n]) for n, s in model.client_inputs.items()))
             entry.preparing += 1
             try:
                 returned = await self._hook(hooks, "preprocess", tensors, details)
@@ -111,7 +109,9 @@ class InferPath:
                 entry.preparing -= 1
             tensors = _checked(model, "preprocess", returned, model.executable_inputs)
         inputs: Arrays = tuple(tensors[spec.name] for spec in model.executable_inputs)
-        rows = rows_of(model.name, zip(model.executable_inputs, inputs, strict=True), model.largest)
+        batch = batch_rows(model.name, zip(model.executable_inputs, inputs, strict=True))
+        check_batch(model.name, batch, client_batch, model.largest)
+        rows = 1 if batch is None else batch.rows
         variant = model.variant_of(inputs)
         completed: Completed | None = None
         if rows:
