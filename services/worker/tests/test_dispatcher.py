@@ -40,7 +40,7 @@ class Gated:
 
 class Recorder:
     def __init__(self) -> None:
-        self.outcomes: dict[int, Outcome] = {}
+        self.outcomes: dict[Any, Outcome] = {}
         self.arrived = threading.Semaphore(0)
 
     def __call__(self, outcomes: Sequence[tuple[Submission, Outcome]]) -> None:
