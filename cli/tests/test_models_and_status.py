@@ -78,7 +78,7 @@ def test_status_while_models_compile_is_exit_code_1(server: Any, readyz: Any) ->
     readyz.script = [COMPILING]
     result = reactant("status", "--url", server.url, "--http", readyz.url)
     assert result.exit_code == 1
-    assert "compiling, 3/8 programs compiled, 1/2 models ready, about 5 s left" in result.stdout
+    assert "compiling, 3/8 programs, 1/2 models ready, about 5 s left" in result.stdout
 
 
 def test_status_as_json_without_the_http_port(server: Any) -> None:
@@ -96,7 +96,7 @@ def test_watch_says_each_step_and_ends_when_ready(server: Any, readyz: Any) -> N
     result = reactant("status", "--watch", "--url", server.url, "--http", readyz.url)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0] == "compiling, 3/8 programs compiled, 1/2 models ready, about 5 s left"
+    assert lines[0] == "compiling, 3/8 programs, 1/2 models ready, about 5 s left"
     assert lines[1] == "serving, 2/2 models ready"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,30 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reactant_core.bundle.dtypes import DType
+from reactant_core.wire import TYPED_FIELDS, frame_bytes, unframe_bytes
 from reactant_proto import inference_pb2
 
 Array = NDArray[Any]
-
-_CONTENTS_FIELDS = {
-    "BOOL": "bool_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    "BYTES": "bytes_contents",
-}
 
 
 def encode(array: Array, dtype: DType) -> bytes:
     """`array` (of `dtype.numpy`, for BYTES an object array of `bytes`) as raw contents."""
     if dtype.kserve == "BYTES":
-        return b"".join(struct.pack("<I", len(item)) + item for item in array.ravel().tolist())
+        return frame_bytes(array.ravel().tolist())
     return np.ascontiguousarray(array, dtype=dtype.numpy).tobytes()
 
 
@@ -46,11 +31,8 @@ def decode(raw: bytes, dtype: DType, shape: Sequence[int]) -> Array:
     """
     count = math.prod(shape)
     if dtype.kserve == "BYTES":
-        items = _unframe(raw)
-        if len(items) != count:
-            raise ValueError(f"{len(items)} elements for shape {list(shape)}, which has {count}")
         array = np.empty(count, dtype=object)
-        array[:] = items
+        array[:] = unframe_bytes(raw, count)
         return array.reshape(shape)
     if len(raw) != count * dtype.itemsize:
         raise ValueError(f"{len(raw)} bytes for shape {list(shape)}, which needs {count * dtype.itemsize}")
@@ -63,7 +45,7 @@ def decode_contents(contents: inference_pb2.InferTensorContents, dtype: DType, s
     Raises:
         ValueError: the dtype has no typed field or the number of values does not fit the shape.
     """
-    field = _CONTENTS_FIELDS.get(dtype.kserve)
+    field = TYPED_FIELDS.get(dtype.kserve)
     if field is None:
         raise ValueError(f"{dtype.kserve} has no typed contents, only raw ones")
     values = list(getattr(contents, field))
@@ -72,18 +54,3 @@ def decode_contents(contents: inference_pb2.InferTensorContents, dtype: DType, s
     array = np.empty(len(values), dtype=dtype.numpy)
     array[:] = values
     return array.reshape(shape)
-
-
-def _unframe(raw: bytes) -> list[bytes]:
-    items: list[bytes] = []
-    at = 0
-    while at < len(raw):
-        if at + 4 > len(raw):
-            raise ValueError(f"{len(raw) - at} bytes after the last element")
-        (length,) = struct.unpack_from("<I", raw, at)
-        at += 4
-        if at + length > len(raw):
-            raise ValueError(f"element {len(items)} claims {length} bytes, {len(raw) - at} are left")
-        items.append(raw[at : at + length])
-        at += length
-    return items

@@ -17,8 +17,9 @@ from rich.table import Table
 from reactant_cli.connection import connect
 from reactant_cli.failure import FAILURE, CommandFailure, one_line_failures
 from reactant_cli.options import AsJson, Timeout, Url, console, show, show_json
-from reactant_cli.readyz import Progress, ask, split_address
+from reactant_cli.readyz import ask, split_address
 from reactant_core.errors import ServingError
+from reactant_core.progress import Progress
 
 _ASK_EVERY_SECONDS = 0.25
 
@@ -81,7 +82,7 @@ def _table(report: dict[str, Any]) -> Table:
     table.add_row("server", f"{about['name']} {about['version']}".strip())
     table.add_row("ready", "yes" if report["ready"] else "no")
     if report["progress"] is not None:
-        table.add_row("state", Progress(**report["progress"]).summary())
+        table.add_row("state", _line(Progress(**report["progress"])))
     models = ", ".join(f"{count} {state}" for state, count in report["models"].items())
     table.add_row("models", models or "none")
     for name, reason in report["not_served"].items():
@@ -107,7 +108,7 @@ def _wait_until_ready(host: str, port: int, url: str, timeout: float, *, as_json
             if now is not None:
                 display.update(
                     task,
-                    description=now.summary(),
+                    description=_line(now),
                     completed=now.programs.get("done", 0),
                     total=now.programs.get("total") or None,
                 )
@@ -129,12 +130,16 @@ def _follow(
         time.sleep(_ASK_EVERY_SECONDS)
 
 
+def _line(now: Progress) -> str:
+    return now.summary() + now.time_left()
+
+
 def _json_line(now: Progress | None) -> str:
     return json.dumps(None if now is None else asdict(now), ensure_ascii=False)
 
 
 def _text_line(now: Progress | None) -> str:
-    return "waiting for the server" if now is None else now.summary()
+    return "waiting for the server" if now is None else _line(now)
 
 
 def _ask_either(host: str, port: int, url: str, timeout: float) -> Progress | None:

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from reactant_core.progress import Progress
 from reactant_core.testing import async_test, free_port
 from reactant_supervisor.announce import ModelEntry, announce_ready
 from reactant_supervisor.model_index import list_models
 from reactant_supervisor.preflight import Listener, port_faults
-from reactant_supervisor.readiness import Progress, ask
+from reactant_supervisor.readiness import ask
 
 COMPILING = (
     b'{"ready": false, "state": "compiling", "models": {"total": 2, "ready": 1, "failed": 1}, '

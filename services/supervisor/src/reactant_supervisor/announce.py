@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import final
 
 from reactant_core.logs import get_logger
-from reactant_supervisor.readiness import Progress
+from reactant_core.progress import Progress
 
 ASK_EVERY_SECONDS = 0.2
 LINE_EVERY_SECONDS = 1.0
@@ -54,7 +54,7 @@ async def announce_ready(
             break
         if progress is not None and (summary := progress.summary()) != said and now() >= next_line:
             said, next_line = summary, now() + line_every_seconds
-            _log.info(f"{name}: {summary}{_time_left(progress)}")
+            _log.info(f"{name}: {summary}{progress.time_left()}")
         await asyncio.sleep(every_seconds)
     models = await list_models()
     for model in models or ():
@@ -69,7 +69,3 @@ def _served(models: Sequence[ModelEntry] | None) -> str:
     names = [model.name for model in models if model.state == "READY"]
     more = f" and {len(names) - _NAMED_MODELS} more" if len(names) > _NAMED_MODELS else ""
     return f"  models: {', '.join(names[:_NAMED_MODELS]) or 'none'}{more}"
-
-
-def _time_left(progress: Progress) -> str:
-    return f", about {max(1, round(progress.seconds_left))} s left" if progress.seconds_left else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -13,25 +12,10 @@ from numpy.typing import NDArray
 
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InvalidArgument, ModelNotFound
+from reactant_core.wire import TYPED_FIELDS, unframe_bytes
 from reactant_proto import inference_pb2 as pb
 
-# The one typed field that may carry each datatype; FP16 and BF16 have none and must be raw.
-_TYPED_FIELD = {
-    "BOOL": "bool_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    "BYTES": "bytes_contents",
-}
 UNKNOWN_REGION_KEY = "reactant-unknown-region"
-_LENGTH = struct.Struct("<I")
 
 
 def decode_inputs(
@@ -154,7 +138,10 @@ def _check_tensor_parameters(model: str, tensor: pb.ModelInferRequest.InferInput
 def _from_raw(raw: bytes, spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[Any]:
     count = math.prod(shape)
     if spec.dtype.kserve == "BYTES":
-        return _split_bytes(raw, count).reshape(shape)
+        try:
+            return _objects(unframe_bytes(raw, count), shape)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
     expected = count * spec.dtype.itemsize
     if len(raw) != expected:
         raise InvalidArgument(f"has {len(raw)} raw bytes, shape {list(shape)} takes {expected}")
@@ -163,34 +150,17 @@ def _from_raw(raw: bytes, spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[A
     return np.frombuffer(raw, spec.dtype.numpy).reshape(shape)
 
 
-def _split_bytes(raw: bytes, count: int) -> NDArray[Any]:
-    """Elements of a BYTES tensor: each a little-endian uint32 length and that many bytes."""
-    # Each element takes at least its length prefix: checked before anything of size `count` exists.
-    if count * _LENGTH.size > len(raw):
-        raise InvalidArgument(f"has {len(raw)} raw bytes, too few for {count} BYTES elements")
-    elements = np.empty(count, np.object_)
-    position = 0
-    for index in range(count):
-        if position + _LENGTH.size > len(raw):
-            raise InvalidArgument(f"ends after {index} of {count} BYTES elements")
-        (length,) = _LENGTH.unpack_from(raw, position)
-        position += _LENGTH.size
-        if length > len(raw) - position:
-            raise InvalidArgument(
-                f"BYTES element {index} claims {length} bytes, {len(raw) - position} are left"
-            )
-        elements[index] = raw[position : position + length]
-        position += length
-    if position != len(raw):
-        raise InvalidArgument(f"has {len(raw) - position} stray bytes after {count} BYTES elements")
-    return elements
+def _objects(elements: Sequence[bytes], shape: tuple[int, ...]) -> NDArray[Any]:
+    array = np.empty(len(elements), np.object_)
+    array[:] = elements
+    return array.reshape(shape)
 
 
 def _from_typed(
     tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec, shape: tuple[int, ...]
 ) -> NDArray[Any]:
     kserve = spec.dtype.kserve
-    field = _TYPED_FIELD.get(kserve)
+    field = TYPED_FIELDS.get(kserve)
     count = math.prod(shape)
     present = [f.name for f, _ in tensor.contents.ListFields()]
     if field is None:
@@ -203,9 +173,7 @@ def _from_typed(
     if len(values) != count:
         raise InvalidArgument(f"has {len(values)} values in {field}, shape {list(shape)} takes {count}")
     if kserve == "BYTES":
-        elements = np.empty(count, np.object_)
-        elements[:] = list(values)
-        return elements.reshape(shape)
+        return _objects(list(values), shape)
     if kserve in ("INT8", "INT16", "UINT8", "UINT16"):
         bounds = np.iinfo(spec.dtype.numpy)
         wide = np.array(values, np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,9 +10,8 @@ from numpy.typing import NDArray
 
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InternalError, InvalidArgument
+from reactant_core.wire import frame_bytes
 from reactant_proto import inference_pb2 as pb
-
-_LENGTH = struct.Struct("<I")
 
 
 def requested_outputs(
@@ -55,22 +53,19 @@ def encode_response(
 
 def _raw(spec: TensorSpec, array: NDArray[Any]) -> bytes:
     if spec.dtype.kserve == "BYTES":
-        return _join_bytes(spec.name, array)
+        return frame_bytes(_as_bytes(spec.name, element) for element in array.ravel(order="C"))
     # tobytes() gives C order whatever the strides; only the byte order may still be foreign.
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     return array.tobytes()
 
 
-def _join_bytes(name: str, array: NDArray[Any]) -> bytes:
-    parts: list[bytes] = []
-    for element in array.ravel(order="C"):
-        if isinstance(element, str):
-            element = element.encode("utf-8")  # noqa: PLW2901 - text is accepted as its UTF-8
-        if not isinstance(element, bytes):
-            raise InternalError(f"output '{name}' holds {type(element).__name__}, BYTES takes bytes or str")
-        parts += (_LENGTH.pack(len(element)), element)
-    return b"".join(parts)
+def _as_bytes(name: str, element: Any) -> bytes:
+    if isinstance(element, bytes):
+        return element
+    if isinstance(element, str):
+        return element.encode("utf-8")
+    raise InternalError(f"output '{name}' holds {type(element).__name__}, BYTES takes bytes or str")
 
 
 def check_output(origin: str, spec: TensorSpec, value: Any) -> NDArray[Any]:
