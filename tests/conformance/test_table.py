@@ -16,6 +16,6 @@ def test_rows_have_names_of_their_own() -> None:
 def test_row(target: Target, row: Row) -> None:
     request = row.request()
 
-    row.verify(target.client.infer(request), request)
+    row.verify(target.client.infer(request, timeout=5), request)
 
     target.assert_well()

@@ -1,0 +1,177 @@
+"""The demo models as a new user meets them: built, served by the supervisor, asked by a stock client."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+from numpy.typing import NDArray
+
+from reactant_core.testing import free_port
+from tests.support import metrics
+from tests.support.process import HOST, ServerProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "examples" / "tests" / "data" / "minilm_reference.json"
+TOLERANCE = 2e-5
+START_SECONDS = 300.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both demo bundles, built as `make run` builds them."""
+    folder = tmp_path_factory.mktemp("demo") / "bundles"
+    built = subprocess.run(
+        [sys.executable, "-m", "reactant_examples.build", "--out", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def node(bundles: Path, folder: Path, log: str) -> ServerProcess:
+    """A supervisor with one worker, on ports of its own."""
+    port, http_port = free_port(), free_port()
+    settings = {
+        "INFERENCE_SERVER_MODEL_DIRS": str(bundles),
+        "INFERENCE_SERVER_CACHE_DIR": str(folder / "cache"),
+        "INFERENCE_SERVER_ENDPOINTS_HOST": HOST,
+        "INFERENCE_SERVER_RUNTIME_BACKEND": "cpu",
+        "REACTANT_PUBLIC_PORT": str(port),
+        "REACTANT_PUBLIC_METRICS_PORT": str(http_port),
+        "REACTANT_RUN_DIR": str(folder / "run"),
+        "REACTANT_LOG_FORMAT": "json",
+    }
+    return ServerProcess(
+        ["-m", "reactant_supervisor"], settings, log=folder / log, port=port, http_port=http_port
+    )
+
+
+@pytest.fixture(scope="module")
+def first_start(demo_bundles: Path, workspace: Path) -> Iterator[tuple[ServerProcess, float]]:
+    """The node after its first start, and the seconds that took."""
+    folder = workspace / "demo"
+    folder.mkdir()
+    with node(demo_bundles, folder, "first.log") as process:
+        begin = time.monotonic()
+        process.wait_ready(START_SECONDS)
+        yield process, time.monotonic() - begin
+
+
+@pytest.fixture
+def client(first_start: tuple[ServerProcess, float]) -> Iterator[Any]:
+    process, _ = first_start
+    with triton.InferenceServerClient(process.address) as connected:
+        yield connected
+
+
+def embed(client: Any, *texts: bytes) -> NDArray[Any]:
+    """Embeddings FP32 [n, 384] of UTF-8 texts."""
+    elements = np.empty(len(texts), np.object_)
+    elements[:] = list(texts)
+    given = triton.InferInput("text", [len(texts)], "BYTES")
+    given.set_data_from_numpy(elements)
+    result = client.infer("minilm", [given], client_timeout=60).as_numpy("embedding")
+    assert result.dtype == np.float32
+    assert result.shape == (len(texts), 384)
+    return np.asarray(result)
+
+
+def reference() -> list[dict[str, Any]]:
+    """Texts and their embeddings by PyTorch."""
+    sentences: list[dict[str, Any]] = json.loads(REFERENCE.read_text(encoding="utf-8"))["sentences"]
+    return sentences
+
+
+def whole(entry: dict[str, Any]) -> bytes:
+    """The text an entry stands for."""
+    return " ".join([entry["text"]] * entry.get("repeat", 1)).encode()
+
+
+def test_minilm_gives_the_reference_one_by_one(client: Any) -> None:
+    for entry in reference():
+        found = embed(client, whole(entry))[0]
+        assert np.abs(found - np.array(entry["embedding"])).max() <= TOLERANCE, entry["name"]
+
+
+def test_minilm_gives_the_reference_all_at_once(client: Any) -> None:
+    """English, accents, CJK and emoji, empty, very long, and the rest in one request."""
+    entries = reference()
+    assert {"English", "accents", "CJK and emoji", "empty", "10,000 words"} <= {e["name"] for e in entries}
+
+    found = embed(client, *map(whole, entries))
+
+    expected = np.array([entry["embedding"] for entry in entries])
+    assert np.abs(found - expected).max() <= TOLERANCE
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+def test_minilm_embeds_what_is_empty_or_very_long(client: Any) -> None:
+    found = embed(client, b"", b"word " * 10_000, "é".encode() * 10_000, b"\0")
+
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+def test_minilm_refuses_what_is_no_text_and_names_the_element(client: Any) -> None:
+    with pytest.raises(triton.InferenceServerException) as caught:
+        embed(client, b"fine", b"broken \xff\xfe", "é".encode())
+
+    assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
+    assert "minilm" in caught.value.message()
+    assert "text[1]" in caught.value.message()
+    embed(client, b"fine")
+
+
+def test_minilm_refuses_more_texts_than_it_is_compiled_for(client: Any) -> None:
+    with pytest.raises(triton.InferenceServerException, match="32") as caught:
+        embed(client, *[b"text"] * 33)
+
+    assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
+def test_digits_gives_probabilities(client: Any) -> None:
+    metadata = client.get_model_metadata("digits", as_json=True)
+    name, shape = metadata["inputs"][0]["name"], metadata["inputs"][0]["shape"]
+    assert shape == ["-1", "8", "8"]
+    images = np.random.default_rng(0).uniform(0, 16, (5, 8, 8)).astype(np.float32)
+    given = triton.InferInput(name, list(images.shape), "FP32")
+    given.set_data_from_numpy(images)
+
+    found = client.infer("digits", [given]).as_numpy("probabilities")
+
+    assert found.shape == (5, 10)
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+
+
+def test_a_second_start_compiles_nothing_and_is_faster(
+    first_start: tuple[ServerProcess, float], demo_bundles: Path, workspace: Path
+) -> None:
+    _, first_seconds = first_start
+    with node(demo_bundles, workspace / "demo", "second.log") as process:
+        begin = time.monotonic()
+        process.wait_ready(START_SECONDS)
+        seconds = time.monotonic() - begin
+
+        page = metrics.parse(process.get("/metrics").body)
+        with triton.InferenceServerClient(process.address) as client:
+            embed(client, b"fine")
+    assert page.value("worker_compile_cache_misses_total") == 0
+    assert page.value("worker_compile_cache_hits_total") > 0
+    assert page.value("worker_startup_models", state="ready") == 2
+    assert seconds < first_seconds
