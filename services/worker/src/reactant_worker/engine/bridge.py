@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import final
 
@@ -22,6 +23,7 @@ class EngineBridge:
         self._loop = loop
         self._engine: Engine | None = None
         self._buffer: list[Submission] = []
+        self._buffered: Counter[str] = Counter()
 
     def connect(self, engine: Engine) -> None:
         """Sets the engine whose `Delivery` is `deliver`."""
@@ -37,6 +39,7 @@ class EngineBridge:
         if not self._buffer:
             self._loop.call_soon(self._flush)
         self._buffer.append(submission)
+        self._buffered[submission.model] += 1
         try:
             return await future
         except asyncio.CancelledError:
@@ -45,7 +48,7 @@ class EngineBridge:
 
     def buffered(self, model: str) -> int:
         """Requests of a model that the engine does not know of yet."""
-        return sum(submission.model == model for submission in self._buffer)
+        return self._buffered[model]
 
     def deliver(self, outcomes: Sequence[tuple[Submission, Outcome]]) -> None:
         """The engine's `Delivery`; thread-safe."""
@@ -58,11 +61,13 @@ class EngineBridge:
     def _withdraw(self, submission: Submission) -> None:
         if submission in self._buffer:
             self._buffer.remove(submission)
+            self._buffered[submission.model] -= 1
         elif self._engine is not None:
             self._engine.cancel(submission)
 
     def _flush(self) -> None:
         batch, self._buffer = self._buffer, []
+        self._buffered.clear()
         if batch and self._engine is not None:
             self._engine.submit(batch)
 

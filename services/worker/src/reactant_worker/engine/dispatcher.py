@@ -113,8 +113,8 @@ class Dispatcher:
 
     def depth(self, model: str) -> int:
         """See `Engine.depth`."""
-        with self._work:
-            return self._scheduler.depth(model)
+        # One length, read for every request: not worth waiting for the thread that decides.
+        return self._scheduler.depth(model)
 
     def statistics(self, model: str) -> EngineStatistics:
         """See `Engine.statistics`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import final
 
@@ -58,17 +57,18 @@ class Entry:
         """Only metas may call it."""
         return self.model is not None and self.model.bundle.manifest.internal
 
-    @contextmanager
-    def using(self, model: ServedModel) -> Iterator[None]:
-        """Holds a version: it stays attached to the engine until the request ends."""
+    def hold(self, model: ServedModel) -> None:
+        """Keeps a version attached to the engine until the matching `release`."""
         self._users[model.key] = self._users.get(model.key, 0) + 1
-        try:
-            yield
-        finally:
-            self._users[model.key] -= 1
-            if not self._users[model.key]:
-                del self._users[model.key]
-                self._released.set()
+
+    def release(self, model: ServedModel) -> None:
+        """Ends one `hold`."""
+        left = self._users[model.key] - 1
+        if left:
+            self._users[model.key] = left
+        else:
+            del self._users[model.key]
+            self._released.set()
 
     async def wait_released(self, model: ServedModel) -> None:
         """Waits until no request holds the version."""

@@ -73,8 +73,11 @@ class InferPath:
             entry = self._catalog.find(request.model_name, request.model_version)
             model = entry.ready_model()
             self._admission.check_queue(entry, model)
-            with entry.using(model):
+            entry.hold(model)
+            try:
                 return await self._within_deadline(_Call(entry, model, request, started), seconds_remaining)
+            finally:
+                entry.release(model)
         finally:
             self._admission.leave()
 

@@ -41,12 +41,22 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 Context = grpc.aio.ServicerContext[Any, Any]
 
+_NO_DEADLINE_SECONDS = 1e9
 _NO_SHARED_MEMORY = "shared memory is not offered by this version; send tensors in the request"
 _SHED = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: "full",
     grpc.StatusCode.DEADLINE_EXCEEDED: "deadline",
     grpc.StatusCode.CANCELLED: "cancelled",
 }
+
+
+def seconds_remaining(context: Context) -> float | None:
+    """Until the call's deadline, None without one.
+
+    The native transport says "without" with a number of centuries, grpc.aio with None.
+    """
+    remaining = context.time_remaining()
+    return None if remaining is None or remaining > _NO_DEADLINE_SECONDS else remaining
 
 
 def answers(
@@ -149,12 +159,12 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         # Not through `answers`: every outcome is counted, a cancelled request's too.
         started = self._clock.monotonic()
         try:
-            response = await self._infer.infer(request, context.time_remaining())
+            response = await self._infer.infer(request, seconds_remaining(context))
         except ServingError as error:
             failure = error
         except asyncio.CancelledError:
             # The transport cancels for both reasons and has answered or lost the client already.
-            remaining = context.time_remaining()
+            remaining = seconds_remaining(context)
             late = remaining is not None and remaining <= 0
             self._count(
                 request, grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED, started
