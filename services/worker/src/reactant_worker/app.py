@@ -71,7 +71,8 @@ class Worker:
         self._bridge = EngineBridge(loop)
         self._discipline = config.scheduler.discipline
         if self._discipline not in DISCIPLINES:
-            self._discipline = "fifo"  # said by reactant_worker.effective, where someone asked for it
+            _log.info(f"scheduler.discipline {self._discipline} is not offered yet, fifo runs instead")
+            self._discipline = "fifo"
         scheduler = Scheduler(DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha)
         self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
         self._bridge.connect(self._engine)
