@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # The helpers in tests/support are files of the checkout, not an installed package.
 sys.path.insert(0, str(ROOT))
+pytest.register_assert_rewrite("tests.support", "tests.conformance")
 
 from tests.support.hooklog import HookLog  # noqa: E402
 from tests.support.process import ServerProcess, worker_process  # noqa: E402

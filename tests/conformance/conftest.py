@@ -58,7 +58,7 @@ def _explicit_server(
             },
         )
 
-    expected = EXPECTED_ERRORS | {"model failed to load"}
+    expected = (*EXPECTED_ERRORS, "model failed to load")
     with SharedServer(f"explicit-{transport}", make, expected) as server:
         yield server
 

@@ -51,6 +51,8 @@ class Row:
             missing = [name for name in self.names if name not in reply.details]
             assert not missing, f"{missing} not in: {reply.details}"
             assert len(reply.details.encode()) <= MESSAGE_LIMIT_BYTES
+            assert "Traceback" not in reply.details
+            assert ".py" not in reply.details
             return
         response = reply.ok()
         assert response.id == request.id

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 from numpy.typing import NDArray
-
-from reactant_core.testing import free_port
 from tests.support import metrics
 from tests.support.process import HOST, ServerProcess
+
+from reactant_core.testing import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "examples" / "tests" / "data" / "minilm_reference.json"

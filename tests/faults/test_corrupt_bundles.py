@@ -83,7 +83,7 @@ def _server(repository: Path, workspace: Path, cache: Path) -> Iterator[SharedSe
             environ={"INFERENCE_SERVER_MODEL_CONTROL_MODE": "explicit"},
         )
 
-    with SharedServer("corrupt", make, frozenset({"model failed to load"})) as server:
+    with SharedServer("corrupt", make, ("model failed to load",)) as server:
         yield server
 
 

@@ -162,9 +162,10 @@ class ServerProcess:
             found.append(event if isinstance(event, dict) else {"text": line})
         return found
 
-    def tail(self, lines: int = 60) -> str:
+    def tail(self, lines: int = 30, width: int = 400) -> str:
         """The end of its log, for failure messages."""
-        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(line[:width] for line in text.splitlines()[-lines:])
 
 
 def worker_process(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tensors = dict[str, Any]
-SECRET = "hook-internals-of-line-of-code"
+SECRET = "a local variable of the hook"
 
 
 def preprocess(inputs: Tensors, request: Any) -> Any:
@@ -45,11 +44,6 @@ def _recurse(name: str, array: NDArray[Any]) -> Any:
     return _recurse(name, array)
 
 
-def _write(name: str, array: NDArray[Any]) -> Any:
-    array[...] = 0  # what a hook gets may be shared with other requests
-    return {name: array}
-
-
 def _read_only(name: str, array: NDArray[Any]) -> Any:
     frozen = np.array(array)
     frozen.flags.writeable = False
@@ -73,7 +67,6 @@ _FAULTS: dict[str, Callable[[str, NDArray[Any]], Any]] = {
     "generator_exit": _raise(GeneratorExit()),
     "timeout": _raise(TimeoutError("a look-up took too long")),
     "recursion": _recurse,
-    "write": _write,
     "none": lambda name, array: None,
     "not_a_mapping": lambda name, array: [array],
     "not_a_name": lambda name, array: {7: array},
@@ -93,5 +86,4 @@ _FAULTS: dict[str, Callable[[str, NDArray[Any]], Any]] = {
     "big_endian": lambda name, array: {name: array.astype(">f4")},
     "read_only": _read_only,
     "fortran": lambda name, array: {name: np.asfortranarray(array)},
-    "pid": lambda name, array: {name: np.full(array.shape, os.getpid(), np.float32)},
 }

@@ -23,6 +23,7 @@ def _their_message() -> Any:
             input_type=".inference.ModelInferRequest",
             output_type=".inference.ModelInferRequest",
         )
+        # Adding the same file again is allowed, as a second import of a module is.
         descriptor_pool.Default().Add(file)
         found = descriptor_pool.Default().FindMessageTypeByName("inference.ModelInferRequest")
         return message_factory.GetMessageClass(found)
