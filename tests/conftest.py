@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 pytest.register_assert_rewrite("tests.support", "tests.conformance")
 
+from tests.support.busy import unique  # noqa: E402
 from tests.support.hooklog import HookLog  # noqa: E402
 from tests.support.process import ServerProcess, worker_process  # noqa: E402
 from tests.support.settings import EXPECTED_ERRORS, HOOK_THREADS, SHARED_MODELS, TRANSPORTS  # noqa: E402
@@ -68,7 +69,7 @@ def _server(
     def make() -> ServerProcess:
         return worker_process(
             [fixtures],
-            log=workspace / f"worker-{transport}.log",
+            log=workspace / f"{unique('worker-' + transport)}.log",
             cache=cache,
             include=SHARED_MODELS,
             environ={

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.busy import steps_for
+from tests.support.busy import steps_for, unique
 from tests.support.hooklog import HookLog
 from tests.support.process import ServerProcess, worker_process
 from tests.support.settings import EXPECTED_ERRORS, FEW_HOOK_THREADS, MESSAGE_LIMIT, ODD_NAMES, QUEUE_DEPTH
@@ -45,7 +45,7 @@ def _explicit_server(
     def make() -> ServerProcess:
         return worker_process(
             [fixtures, odd_names],
-            log=workspace / f"explicit-{transport}.log",
+            log=workspace / f"{unique('explicit-' + transport)}.log",
             cache=cache,
             environ={
                 **explicit_log.environ,

@@ -98,6 +98,7 @@ def test_w13_any_rpc_above_the_limit(small: Target, rpc: str) -> None:
     small.assert_well()
 
 
+@pytest.mark.slow
 def test_w13_neighbours_of_a_request_above_the_limit(small: Target) -> None:
     """Other calls of the same connection are answered while the large one is refused."""
     good, large = blob(1000), blob(2 * MEBI)
@@ -128,6 +129,7 @@ def test_w13_response_below_the_limit(small: Target) -> None:
 def test_w13_response_above_the_limit(small: Target) -> None:
     assert_too_large(small.client.infer(blob(1, reply=MESSAGE_LIMIT)))
 
+    assert small.page().by_code("blob") == {"RESOURCE_EXHAUSTED": 1}
     small.assert_well()
 
 

@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from tests.support.busy import unique
 from tests.support.client import Client
 from tests.support.corrupt import CORRUPT, Corrupt
 from tests.support.messages import arrays, echo, floats, infer, tensor
@@ -78,7 +79,7 @@ def _server(repository: Path, workspace: Path, cache: Path) -> Iterator[SharedSe
     def make() -> ServerProcess:
         return worker_process(
             [repository],
-            log=workspace / "corrupt.log",
+            log=workspace / f"{unique('corrupt')}.log",
             cache=cache,
             environ={"INFERENCE_SERVER_MODEL_CONTROL_MODE": "explicit"},
         )

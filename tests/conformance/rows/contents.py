@@ -194,7 +194,11 @@ ROWS: tuple[Row, ...] = (
         "W5 int_contents for FP32", lambda: _typed(int_contents=[1, 2, 3, 4]), "'echo'", "'X'", "int_contents"
     ),
     refused(
-        "W5 fp64_contents for FP32", lambda: _typed(fp64_contents=_ONE), "'echo'", "'X'", "fp64_contents"
+        "W5 fp64_contents for FP32 alone",
+        lambda: _typed(fp64_contents=_ONE),
+        "'echo'",
+        "'X'",
+        "fp64_contents",
     ),
     refused(
         "W5 two typed fields",
