@@ -121,6 +121,7 @@ class Worker:
                 hook_pool=self._hook_pool,
                 metrics=self._metrics,
                 clock=SYSTEM_CLOCK,
+                max_response_bytes=config.grpc.max_send_msg_bytes,
             ),
             metrics=self._metrics,
             log_settings=LogSettings(os.environ.get(logs.FORMAT_VARIABLE, "default")),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.clock import Clock
-from reactant_core.errors import DeadlineExceeded, InternalError
+from reactant_core.errors import DeadlineExceeded, InternalError, ResourceExhausted
 from reactant_proto import inference_pb2 as pb
 from reactant_worker.engine.bridge import EngineBridge
 from reactant_worker.engine.port import Arrays, Completed, Submission
@@ -50,6 +50,7 @@ class InferPath:
         hook_pool: Executor,
         metrics: WorkerMetrics,
         clock: Clock,
+        max_response_bytes: int,
     ) -> None:
         self._catalog = catalog
         self._admission = admission
@@ -57,6 +58,7 @@ class InferPath:
         self._hook_pool = hook_pool
         self._metrics = metrics
         self._clock = clock
+        self._max_response_bytes = max_response_bytes
 
     async def infer(
         self, request: pb.ModelInferRequest, seconds_remaining: float | None
@@ -131,6 +133,13 @@ class InferPath:
             returned = await self._hook(hooks, "postprocess", answer, details)
             answer = _checked(model, "postprocess", returned, tuple(model.client_outputs.values()))
         response = encode_response(model.name, request.id, [(spec, answer[spec.name]) for spec in wanted])
+        # Checked here too, not by the transport alone: what the client sees is what is counted.
+        size = response.ByteSize()
+        if size > self._max_response_bytes:
+            raise ResourceExhausted(
+                f"model '{model.name}': the response has {size} bytes, "
+                f"the limit is {self._max_response_bytes}"
+            )
         entry.counters.succeeded(self._clock.monotonic() - call.started, rows, completed, time.time())
         if completed is not None:
             self._metrics.waited(model.name, completed.queue_seconds)
