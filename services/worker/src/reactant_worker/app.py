@@ -37,6 +37,7 @@ from reactant_worker.models.loader import Loader, add
 from reactant_worker.models.repository import Repository
 from reactant_worker.models.served import ServedModel
 from reactant_worker.rpc.admission import Admission
+from reactant_worker.rpc.counted import CountedInfer
 from reactant_worker.rpc.infer import InferPath
 from reactant_worker.rpc.inference import InferenceServicer
 from reactant_worker.rpc.logsettings import LogSettings
@@ -114,23 +115,26 @@ class Worker:
         servicer = InferenceServicer(
             catalog=self._catalog,
             repository=self._repository,
-            infer=InferPath(
+            infer=CountedInfer(
+                infer=InferPath(
+                    catalog=self._catalog,
+                    admission=self._admission,
+                    bridge=self._bridge,
+                    hook_pool=self._hook_pool,
+                    metrics=self._metrics,
+                    clock=SYSTEM_CLOCK,
+                    max_response_bytes=config.grpc.max_send_msg_bytes,
+                ),
                 catalog=self._catalog,
-                admission=self._admission,
-                bridge=self._bridge,
-                hook_pool=self._hook_pool,
                 metrics=self._metrics,
                 clock=SYSTEM_CLOCK,
-                max_response_bytes=config.grpc.max_send_msg_bytes,
             ),
-            metrics=self._metrics,
             log_settings=LogSettings(os.environ.get(logs.FORMAT_VARIABLE, "default")),
             ready=lambda: self.ready,
             totals=self._totals,
             loader=self._loader,
             control_mode=config.model_control_mode,
             device_kind=self._device_kind,
-            clock=SYSTEM_CLOCK,
         )
         inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, self._rpc.server)
         add_health(self._rpc, self._health)

@@ -1,10 +1,10 @@
-"""The KServe V2 servicer: one method per unary RPC, errors through one table."""
+"""The KServe V2 servicer: one method per RPC, errors through one table."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from typing import Any, TypeVar, final
 
@@ -12,7 +12,6 @@ import grpc
 import grpc.aio
 
 from reactant_core.bundle.errors import BundleError
-from reactant_core.clock import Clock
 from reactant_core.errors import (
     FailedPrecondition,
     InternalError,
@@ -27,14 +26,14 @@ from reactant_core.logs import get_logger
 from reactant_proto import inference_pb2 as pb
 from reactant_proto import inference_pb2_grpc
 from reactant_worker.engine.port import EngineStatistics
-from reactant_worker.metrics import NO_MODEL, WorkerMetrics
 from reactant_worker.models.catalog import VERSION, Catalog, Entry, ModelState
 from reactant_worker.models.loader import Loader
 from reactant_worker.models.repository import Repository
 from reactant_worker.rpc import describe
-from reactant_worker.rpc.infer import InferPath
+from reactant_worker.rpc.counted import CountedInfer
 from reactant_worker.rpc.ipc import same_ipc_namespace
 from reactant_worker.rpc.logsettings import LogSettings
+from reactant_worker.rpc.stream import answer_stream
 
 _log = get_logger(__name__)
 Request = TypeVar("Request")
@@ -43,11 +42,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 _NO_DEADLINE_SECONDS = 1e9
 _NO_SHARED_MEMORY = "shared memory is not offered by this version; send tensors in the request"
-_SHED = {
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "full",
-    grpc.StatusCode.DEADLINE_EXCEEDED: "deadline",
-    grpc.StatusCode.CANCELLED: "cancelled",
-}
 
 
 def seconds_remaining(context: Context) -> float | None:
@@ -88,27 +82,23 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         *,
         catalog: Catalog,
         repository: Repository,
-        infer: InferPath,
-        metrics: WorkerMetrics,
+        infer: CountedInfer,
         log_settings: LogSettings,
         ready: Callable[[], bool],
         totals: Callable[[Entry], EngineStatistics],
         loader: Loader,
         control_mode: str,
         device_kind: Callable[[], str],
-        clock: Clock,
     ) -> None:
         self._catalog = catalog
         self._repository = repository
         self._infer = infer
-        self._metrics = metrics
         self._log_settings = log_settings
         self._ready = ready
         self._totals = totals
         self._loader = loader
         self._control_mode = control_mode
         self._device_kind = device_kind
-        self._clock = clock
         self._version = version("reactant-worker")
 
     @answers
@@ -155,41 +145,18 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         response.model_stats.extend(describe.statistics(entry, self._totals(entry)) for entry in entries)
         return response
 
+    @answers
     async def ModelInfer(self, request: pb.ModelInferRequest, context: Context) -> pb.ModelInferResponse:
-        # Not through `answers`: every outcome is counted, a cancelled request's too.
-        started = self._clock.monotonic()
-        try:
-            response = await self._infer.infer(request, seconds_remaining(context))
-        except ServingError as error:
-            failure = error
-        except asyncio.CancelledError:
-            # The transport cancels for both reasons and has answered or lost the client already.
-            remaining = seconds_remaining(context)
-            late = remaining is not None and remaining <= 0
-            self._count(
-                request, grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED, started
-            )
-            raise
-        except Exception as error:
-            _log.exception("RPC failed", rpc="ModelInfer", model=request.model_name, request=request.id)
-            failure = InternalError(f"ModelInfer failed: {type(error).__name__}")
-        else:
-            self._count(request, grpc.StatusCode.OK, started)
-            return response
-        self._count(request, failure.code, started)
-        await context.abort(failure.code, failure.message, trailing_metadata(failure))
-        raise AssertionError("unreachable: abort raises")
+        return await self._infer.answer(request, lambda: seconds_remaining(context))
 
-    def _count(self, request: pb.ModelInferRequest, code: grpc.StatusCode, started: float) -> None:
-        seconds = self._clock.monotonic() - started
-        entry = self._catalog.get(request.model_name)
-        self._metrics.answered(NO_MODEL if entry is None else entry.name, code.name, seconds)
-        if code in _SHED:
-            self._metrics.shed(_SHED[code])
-        if entry is not None and code is grpc.StatusCode.CANCELLED:
-            entry.counters.cancelled.add(seconds)
-        elif entry is not None and code is not grpc.StatusCode.OK:
-            entry.counters.fail.add(seconds)
+    async def ModelStreamInfer(
+        self, request_iterator: AsyncIterator[pb.ModelInferRequest], context: Context
+    ) -> AsyncIterator[pb.ModelStreamInferResponse]:
+        def answer(request: pb.ModelInferRequest) -> Awaitable[pb.ModelInferResponse]:
+            return self._infer.answer(request, lambda: seconds_remaining(context))
+
+        async for response in answer_stream(request_iterator, answer):
+            yield response
 
     @answers
     async def RepositoryIndex(

@@ -1,0 +1,76 @@
+"""Inference with every outcome counted as the client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import final
+
+import grpc
+
+from reactant_core.clock import Clock
+from reactant_core.errors import InternalError, ServingError
+from reactant_core.logs import get_logger
+from reactant_proto import inference_pb2 as pb
+from reactant_worker.metrics import NO_MODEL, WorkerMetrics
+from reactant_worker.models.catalog import Catalog
+from reactant_worker.rpc.infer import InferPath
+
+_log = get_logger(__name__)
+
+_SHED = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "full",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "deadline",
+    grpc.StatusCode.CANCELLED: "cancelled",
+}
+
+
+@final
+class CountedInfer:
+    """Wraps `InferPath` for unary calls and streams alike."""
+
+    def __init__(self, *, infer: InferPath, catalog: Catalog, metrics: WorkerMetrics, clock: Clock) -> None:
+        self._infer = infer
+        self._catalog = catalog
+        self._metrics = metrics
+        self._clock = clock
+
+    async def answer(
+        self, request: pb.ModelInferRequest, seconds_remaining: Callable[[], float | None]
+    ) -> pb.ModelInferResponse:
+        """Answers one request; raises `ServingError`, or CancelledError when the client left.
+
+        `seconds_remaining` gives the time to the call's deadline, None without one.
+        """
+        started = self._clock.monotonic()
+        try:
+            response = await self._infer.infer(request, seconds_remaining())
+        except ServingError as error:
+            failure = error
+        except asyncio.CancelledError:
+            # The transport cancels for both reasons and has answered or lost the client already.
+            remaining = seconds_remaining()
+            late = remaining is not None and remaining <= 0
+            self._count(
+                request, grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED, started
+            )
+            raise
+        except Exception as error:
+            _log.exception("request failed", model=request.model_name, request=request.id)
+            failure = InternalError(f"inference failed: {type(error).__name__}")
+        else:
+            self._count(request, grpc.StatusCode.OK, started)
+            return response
+        self._count(request, failure.code, started)
+        raise failure
+
+    def _count(self, request: pb.ModelInferRequest, code: grpc.StatusCode, started: float) -> None:
+        seconds = self._clock.monotonic() - started
+        entry = self._catalog.get(request.model_name)
+        self._metrics.answered(NO_MODEL if entry is None else entry.name, code.name, seconds)
+        if code in _SHED:
+            self._metrics.shed(_SHED[code])
+        if entry is not None and code is grpc.StatusCode.CANCELLED:
+            entry.counters.cancelled.add(seconds)
+        elif entry is not None and code is not grpc.StatusCode.OK:
+            entry.counters.fail.add(seconds)
