@@ -32,6 +32,8 @@ EXPECTED_ERRORS = (
     # What the transports say of bytes that are no message.
     "Exception deserializing request!",
     "Unexpected [DecodeError]",
+    # What grpcio says when a client leaves while its answer is on the way.
+    "ExecuteBatchError",
 )
 """How lines begin that a worker may log as errors while it answers the conformance tests."""
 
