@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import grpc
 import numpy as np
 import pytest
@@ -33,14 +35,23 @@ def test_a_refusal_by_a_hook_is_no_error_in_the_log(target: Target) -> None:
     assert not [event for event in target.process.events() if event.get("request") == name]
 
 
+@pytest.fixture
+def fresh(explicit: Target) -> Iterator[Target]:
+    """A worker whose `hook_faults` has not served a request yet."""
+    explicit.client.load("hook_faults").ok()
+    yield explicit
+    explicit.client.unload("hook_faults").ok()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", ["big_endian", "strided", "transposed", "wrong_dtype", "wrong_axis", "raise"]
 )
 @pytest.mark.parametrize("rows", [1, 3, 4])
-def test_what_a_hook_does_to_one_request_stays_with_it(target: Target, fault: str, rows: int) -> None:
+def test_what_a_hook_does_to_one_request_stays_with_it(fresh: Target, fault: str, rows: int) -> None:
     """The next request of the same model, of any size, gets its own values."""
-    target.client.infer(echo(rows, model="hook_faults", parameters={"fault": fault, "stage": "preprocess"}))
+    fresh.client.infer(echo(rows, model="hook_faults", parameters={"fault": fault, "stage": "preprocess"}))
 
     for count in (1, 2, 3, 4):
-        outputs = arrays(target.client.infer(echo(count, model="hook_faults", start=5.0)).ok())
+        outputs = arrays(fresh.client.infer(echo(count, model="hook_faults", start=5.0)).ok())
         np.testing.assert_array_equal(outputs["Y"], floats(count, start=5.0))
