@@ -39,16 +39,24 @@ TEXT = {"T": spec("T", "BYTES", -1)}
     [
         ([-1, 4], "axis 0 is negative"),
         ([2**32 + 1, 4], "takes"),
-        ([2**62, 4], "takes 73786976294838206464"),
+        ([2**62, 4], "more than 2\\^63 bytes"),
         ([2**31, 2**31, 4], "expected 2 axes"),
         ([4], "expected 2 axes"),
         ([], "expected 2 axes"),
         ([1, 5], "axis 1 differs"),
+        ([0, 2**63 - 1, 2**62], "expected 2 axes"),
     ],
 )
 def test_w1_hostile_shapes_are_refused_before_any_allocation(shape: list[int], complaint: str) -> None:
     with pytest.raises(InvalidArgument, match=complaint):
         decode_inputs("m", request(("X", "FP32", shape), raw=[bytes(16)]), X)
+
+
+@pytest.mark.parametrize("shape", [[0, 2**62, 2**62], [0, 2**62, 4], [2**61, 2, 0]])
+def test_w1_variable_axes_cannot_overflow_beside_a_zero(shape: list[int]) -> None:
+    free = {"X": spec("X", "FP32", -1, -1, -1)}
+    with pytest.raises(InvalidArgument, match="more than 2\\^63 bytes"):
+        decode_inputs("m", request(("X", "FP32", shape), raw=[b""]), free)
 
 
 @pytest.mark.parametrize(
@@ -225,17 +233,20 @@ def test_rows_must_agree_and_fit() -> None:
         batch_rows("m", pairs)
     batch = batch_rows("m", [(AB["A"], np.zeros((9, 4)))])
     assert batch == BatchRows("A", 9)
-    check_batch("m", batch, None, 9)
+    check_batch("m", batch, None, (1, 16), pads=True)
     with pytest.raises(InvalidArgument, match="'A' has 9 rows, the largest compiled batch size is 8"):
-        check_batch("m", batch, None, 8)
+        check_batch("m", batch, None, (1, 8), pads=True)
+    check_batch("m", batch, None, (9, 16), pads=False)
+    with pytest.raises(InvalidArgument, match=r"has 9 rows; an output has no batch axis.*: 1, 16"):
+        check_batch("m", batch, None, (1, 16), pads=False)
     assert batch_rows("m", [(spec("Z", "FP32", 4, batch_axis=None), np.zeros(4))]) is None
 
 
 def test_the_clients_own_tensor_is_named_when_preprocess_made_the_batch() -> None:
     with pytest.raises(InvalidArgument, match="input 'text' has 9 rows"):
-        check_batch("m", BatchRows("ids", 9), BatchRows("text", 9), 8)
+        check_batch("m", BatchRows("ids", 9), BatchRows("text", 9), (8,), pads=True)
     with pytest.raises(InvalidArgument, match="input 'ids' has 9 rows"):
-        check_batch("m", BatchRows("ids", 9), BatchRows("text", 1), 8)
+        check_batch("m", BatchRows("ids", 9), BatchRows("text", 1), (8,), pads=True)
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**63 - 1))

@@ -77,6 +77,8 @@ def test_invalid_is_the_clients_fault(tmp_path: Path) -> None:
         ("return 7", "preprocess returned int, expected a dict"),
         ("return {1: i['x']}", "preprocess returned dict, expected a dict of name to array"),
         ("raise ValueError('x' * 5000)", "preprocess raised ValueError"),
+        ("raise SystemExit(3)", "preprocess raised SystemExit: 3"),
+        ("next(iter(()))", "preprocess raised StopIteration"),
     ],
 )
 def test_anything_else_is_internal(tmp_path: Path, body: str, complaint: str) -> None:

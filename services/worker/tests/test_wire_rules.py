@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +17,11 @@ from reactant_core.bundle.dtypes import BY_KSERVE
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InternalError, InvalidArgument, ModelUnavailable, ResourceExhausted
 from reactant_proto import inference_pb2 as pb
-from reactant_worker.rpc.admission import Admission
+from reactant_worker.engine.bridge import EngineBridge
+from reactant_worker.models.catalog import Entry
+from reactant_worker.models.served import ServedModel
+from reactant_worker.pool import WorkPool
+from reactant_worker.rpc.admission import Admission, QueueCount
 from reactant_worker.rpc.encode import check_output, encode_response, requested_outputs
 from reactant_worker.rpc.ipc import same_ipc_namespace
 from reactant_worker.rpc.logsettings import LogSettings
@@ -127,6 +133,7 @@ def test_w15_outputs_are_c_order_and_little_endian(array: Any) -> None:
         ("A", np.zeros((1, 3), np.float32), r"with shape \[1, 3\], expected \[-1, 2\]"),
         ("A", np.zeros(2, np.float32), r"with shape \[2\]"),
         ("B", np.array([b"a\0"]), "numpy S arrays strip NULs"),
+        ("A", [[1.0], [2.0, 3.0]], "returned 'A', which is no array"),
     ],
 )
 def test_w15_what_a_hook_returns_is_checked(name: str, value: Any, complaint: str) -> None:
@@ -138,7 +145,7 @@ def test_bytes_outputs_take_bytes_and_text_only() -> None:
     array = np.array([b"\xff\0", "é", b""], object)
     raw = encode_response("m", "", [(OUTPUTS["B"], array)]).raw_output_contents[0]
     assert raw == b"\x02\0\0\0\xff\0" + b"\x02\0\0\0\xc3\xa9" + b"\0\0\0\0"
-    with pytest.raises(InternalError, match="output 'B' holds int"):
+    with pytest.raises(InternalError, match="model 'm': output 'B' holds int"):
         encode_response("m", "", [(OUTPUTS["B"], np.array([1], object))])
 
 
@@ -182,8 +189,43 @@ def test_wrong_log_settings_change_nothing(
     assert logs.level() == "info"
 
 
+class Device:
+    """An engine that only says what it has."""
+
+    def __init__(self, depth: int = 0, *, busy: bool = False) -> None:
+        self._depth = depth
+        self._busy = busy
+
+    def depth(self, _model: str) -> int:
+        return self._depth
+
+    def busy(self) -> bool:
+        return self._busy
+
+
+def nothing_queued(engine: Any = None) -> QueueCount:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    return QueueCount(engine=engine or Device(), bridge=EngineBridge(loop), hook_pool=WorkPool(1, "none"))
+
+
+@pytest.mark.parametrize(
+    ("depth", "preparing", "busy", "expected"),
+    [(3, 0, True, 3), (0, 2, False, 0), (0, 2, True, 2), (3, 2, True, 5)],
+)
+def test_a_running_hook_counts_once_it_is_bound_to_queue(
+    depth: int, preparing: int, busy: bool, expected: int
+) -> None:
+    entry = Entry("m")
+    queued = nothing_queued(Device(depth, busy=busy))
+    assert queued(entry) == 0
+    entry.model = cast(ServedModel, SimpleNamespace(key="1"))
+    entry.preparing = preparing
+    assert queued(entry) == expected
+
+
 def test_the_cap_and_draining_refuse_before_anything_starts() -> None:
-    admission = Admission(max_concurrent_requests=1, max_queue_depth=4, queued=lambda _model: 0)
+    admission = Admission(max_concurrent_requests=1, max_queue_depth=4, queued=nothing_queued())
     admission.enter()
     with pytest.raises(ResourceExhausted, match="1 requests are in flight") as full:
         admission.enter()

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from reactant_core.errors import clip
 from reactant_core.rpc.server import RpcServer
 
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
@@ -66,7 +67,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         """The status of a known name; NOT_FOUND otherwise."""
         status = self._statuses.get(request.service)
         if status is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown service {request.service!r}")
+            await context.abort(grpc.StatusCode.NOT_FOUND, clip(f"unknown service {request.service!r}"))
         return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(  # noqa: N802

@@ -2,46 +2,71 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import final
+
+_LARGEST_STEP = 2.0
+"""One sample counts as at most this many times what is known: a hiccup must not condemn a size."""
+
+_FADE = 0.999
+_FADED = 0.5
+"""What a size's cost falls to, in small steps, while other sizes run: it is measured again some day."""
+
+
+@final
+@dataclass(slots=True)
+class _Cost:
+    seconds: float
+    faded: float = 1.0
 
 
 @final
 class CostTable:
     """Exponential moving averages of device seconds.
 
-    cost ← cost + α (observed − cost), seeded by the first observation.
+    cost ← cost + α (min(observed, 2 cost) − cost), seeded by the first observation. A size that is not
+    run is not measured, so that one wrong estimate could keep it from ever running again: while others
+    of its variant run, its estimate fades to half.
     """
 
     def __init__(self, alpha: float = 0.2) -> None:
         if not 0 < alpha <= 1:
             raise ValueError(f"alpha must be in (0, 1], not {alpha}")
         self._alpha = alpha
-        self._seconds: dict[str, dict[int | None, dict[int, float]]] = {}
+        self._costs: dict[str, dict[int | None, dict[int, _Cost]]] = {}
 
     def observe(self, model: str, variant: int | None, size: int, seconds: float) -> None:
         """Folds one measured dispatch of `size` rows into the average."""
-        sizes = self._seconds.setdefault(model, {}).setdefault(variant, {})
+        sizes = self._costs.setdefault(model, {}).setdefault(variant, {})
+        for other, cost in sizes.items():
+            if other != size:
+                cost.faded = max(_FADED, cost.faded * _FADE)
         known = sizes.get(size)
-        sizes[size] = seconds if known is None else known + self._alpha * (seconds - known)
+        if known is None:
+            sizes[size] = _Cost(seconds)
+            return
+        known.faded = 1.0
+        known.seconds += self._alpha * (min(seconds, _LARGEST_STEP * known.seconds) - known.seconds)
 
     def forget(self, model: str) -> None:
         """Drops what was learned of a model that left."""
-        self._seconds.pop(model, None)
+        self._costs.pop(model, None)
 
     def measured(self, model: str, variant: int | None, size: int) -> float | None:
-        """Seconds of one dispatch of `size` rows, None before the first observation."""
-        return self._seconds.get(model, {}).get(variant, {}).get(size)
+        """Average seconds of one dispatch of `size` rows, None before the first observation."""
+        known = self._costs.get(model, {}).get(variant, {}).get(size)
+        return None if known is None else known.seconds
 
     def estimate(self, model: str, variant: int | None, size: int) -> float:
-        """As `measured`; an unmeasured size counts as proportional to its rows.
+        """As `measured`, faded; an unmeasured size counts as proportional to its rows.
 
         The scale is the mean seconds per row of the variant's measured sizes, 1 when there are none
         (then only ratios between sizes mean anything).
         """
-        sizes = self._seconds.get(model, {}).get(variant)
+        sizes = self._costs.get(model, {}).get(variant)
         if not sizes:
             return float(size)
         known = sizes.get(size)
         if known is not None:
-            return known
-        return size * sum(seconds / rows for rows, seconds in sizes.items()) / len(sizes)
+            return known.seconds * known.faded
+        return size * sum(cost.seconds / rows for rows, cost in sizes.items()) / len(sizes)

@@ -83,7 +83,3 @@ class ModelQueue:
             rows.append(request.rows)
             total += request.rows
         return rows
-
-    def expired(self, now: float) -> tuple[int, ...]:
-        """Tickets whose deadline is at or before `now`."""
-        return tuple(r.ticket for r in self if r.deadline is not None and r.deadline <= now)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import final
+from typing import NoReturn, final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -35,8 +35,8 @@ from reactant_worker.metrics import StateCollector, WorkerMetrics, info
 from reactant_worker.models.catalog import Catalog, Entry
 from reactant_worker.models.loader import Loader, add
 from reactant_worker.models.repository import Repository
-from reactant_worker.models.served import ServedModel
-from reactant_worker.rpc.admission import Admission
+from reactant_worker.pool import WorkPool
+from reactant_worker.rpc.admission import Admission, QueueCount
 from reactant_worker.rpc.counted import CountedInfer
 from reactant_worker.rpc.infer import InferPath
 from reactant_worker.rpc.inference import InferenceServicer
@@ -61,10 +61,11 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._config = config
         self._state = "starting"
+        self._startup: Mapping[str, Path] = {}
         self._device: asyncio.Future[Device] = loop.create_future()
         cores = len(os.sched_getaffinity(0))
-        self._hook_pool = ThreadPoolExecutor(config.hook_pool_size(cores), "hook")
-        self._load_pool = ThreadPoolExecutor(min(cores, _MAX_LOAD_THREADS), "load")
+        self._hook_pool = WorkPool(config.hook_pool_size(cores), "hook")
+        self._load_pool = WorkPool(min(cores, _MAX_LOAD_THREADS), "load")
         self._registry = CollectorRegistry()
         self._metrics = WorkerMetrics(self._registry)
         self._health = HealthServicer()
@@ -77,10 +78,11 @@ class Worker:
         scheduler = Scheduler(DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha)
         self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
         self._bridge.connect(self._engine)
+        queued = QueueCount(engine=self._engine, bridge=self._bridge, hook_pool=self._hook_pool)
         self._admission = Admission(
             max_concurrent_requests=config.endpoints.max_concurrent_requests,
             max_queue_depth=config.scheduler.max_queue_depth,
-            queued=self._queued,
+            queued=queued,
         )
         self._repository = Repository(config.model_dirs, config.models_include)
         self._loader = Loader(
@@ -102,16 +104,21 @@ class Worker:
             ready=self._readyz,
             registry=self._registry,
         )
-        self._registry.register(StateCollector(lambda: self._catalog, self._totals, self._process_metrics))
+        self._registry.register(
+            StateCollector(lambda: self._catalog, self._totals, queued, self._process_metrics)
+        )
 
     @property
     def ready(self) -> bool:
         """The start-up set is settled and the worker is not draining."""
-        return self._state == "ready"
+        return self._state == "ready" and self._engine.alive
 
     async def start(self) -> None:
         """Opens both ports: live from here on, not ready. Raises BindError naming the address."""
         config = self._config
+        if config.model_control_mode != "explicit":
+            self._startup = await asyncio.to_thread(self._startup_set)
+            self._loader.announce(self._startup)
         servicer = InferenceServicer(
             catalog=self._catalog,
             repository=self._repository,
@@ -159,7 +166,7 @@ class Worker:
         self._device.set_result(device)
         _log.info("device", kind=device.kind, name=device.name)
         if config.model_control_mode != "explicit":
-            await self._loader.load_all(await asyncio.to_thread(self._startup_set))
+            await self._loader.load_all(self._startup)
         self._state = "ready"
         self._health.set("", serving=True)
         progress, compiled = self._loader.progress, cache_statistics()
@@ -187,23 +194,26 @@ class Worker:
         except TimeoutError:
             _log.warning("drain timed out", in_flight=self._admission.in_flight)
 
-    async def stop(self) -> None:
-        """Closes the ports and ends the threads."""
+    async def stop(self) -> bool:
+        """Closes the ports and ends the threads; False when something still runs in one of them."""
         self._health.shutdown()
         await self._rpc.stop(_STOP_GRACE_SECONDS)
         await self._web.stop()
-        self._engine.stop()
-        self._hook_pool.shutdown(wait=False, cancel_futures=True)
-        self._load_pool.shutdown(wait=False, cancel_futures=True)
+        self._hook_pool.close()
+        self._load_pool.close()
+        ended = await asyncio.to_thread(self._engine.stop, _STOP_GRACE_SECONDS)
         _log.info("stopped")
+        return ended and not self._hook_pool.running and not self._load_pool.running
 
     def _startup_set(self) -> dict[str, Path]:
-        for path in self._config.model_dirs:
-            if not path.is_dir():
-                _log.warning("model directory does not exist", path=str(path))
-        for name in self._repository.missing():
+        scan = self._repository.scan()
+        for path, reason in scan.unreadable:
+            _log.warning("model directory cannot be read", path=str(path), reason=reason)
+        for name, hidden in scan.shadowed:
+            _log.warning("bundle is hidden by one of the same name", model=name, path=str(hidden))
+        for name in self._repository.missing(scan):
             _log.warning("no bundle for an included model", model=name)
-        bundles = self._repository.find()
+        bundles = self._repository.served(scan)
         if not bundles:
             dirs = ":".join(map(str, self._config.model_dirs))
             _log.warning("no models found", dirs=dirs, set="INFERENCE_SERVER_MODEL_DIRS")
@@ -223,9 +233,6 @@ class Worker:
 
     def _max_batch_size(self, model: str) -> int | None:
         return self._config.scheduler.model(model).max_batch_size
-
-    def _queued(self, model: ServedModel) -> int:
-        return self._bridge.buffered(model.key) + self._engine.depth(model.key)
 
     def _totals(self, entry: Entry) -> EngineStatistics:
         if entry.model is None:
@@ -300,8 +307,19 @@ async def serve(effective: Effective[WorkerConfig], stop: Stop) -> int:
         loading.cancel()
         stopping.cancel()
     await worker.drain()
-    await worker.stop()
+    if not await worker.stop():
+        leave_at_once(EX_OK)
     return EX_OK
+
+
+def leave_at_once(code: int) -> NoReturn:
+    """Ends the process while a thread still computes, compiles or is in a hook.
+
+    The interpreter's own shutdown would wait for it, or pull libraries away under it.
+    """
+    _log.warning("something still runs; leaving without it")
+    logging.shutdown()
+    os._exit(code)
 
 
 def main() -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, final
+from typing import final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from reactant_worker.engine.port import EngineStatistics
 from reactant_worker.models.catalog import Entry
 
 _LATENCY_BUCKETS = (
@@ -40,14 +41,14 @@ class WorkerMetrics:
         )
         self._wait = Histogram(
             "worker_queue_wait_seconds",
-            "From arrival to dispatch.",
+            "From entering the device queue to dispatch.",
             ["model"],
             buckets=_LATENCY_BUCKETS,
             registry=registry,
         )
         self._shed = Counter(
             "worker_requests_shed",
-            "Requests refused or dropped before execution.",
+            "Requests refused, dropped or given up by their client.",
             ["reason"],
             registry=registry,
         )
@@ -77,7 +78,7 @@ class WorkerMetrics:
         wait.observe(seconds)
 
     def shed(self, reason: str) -> None:
-        """Counts a request that was refused or dropped: queue_full, cap, draining, deadline, cancelled."""
+        """Counts a request without an answer; `reason` is full, unavailable, deadline or cancelled."""
         self._shed.labels(reason).inc()
 
     def forget(self, model: str) -> None:
@@ -97,22 +98,27 @@ class StateCollector:
     Args:
         entries: every model known.
         totals: dispatches, requests, rows and compute seconds of a model over all its versions.
+        queued: requests of a model that wait for a hook thread or for the device.
         extra: families of other parts (admission, device, programs, start-up).
     """
 
     def __init__(
         self,
         entries: Callable[[], Iterable[Entry]],
-        totals: Callable[[Entry], Any],
+        totals: Callable[[Entry], EngineStatistics],
+        queued: Callable[[Entry], int],
         extra: Callable[[], Iterable[Metric]],
     ) -> None:
         self._entries = entries
         self._totals = totals
+        self._queued = queued
         self._extra = extra
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry."""
-        depth = GaugeMetricFamily("worker_queue_depth", "Requests waiting for the device.", labels=["model"])
+        depth = GaugeMetricFamily(
+            "worker_queue_depth", "Requests waiting for a hook thread or the device.", labels=["model"]
+        )
         dispatches = CounterMetricFamily("worker_dispatch", "Program executions.", labels=["model"])
         compute = CounterMetricFamily(
             "worker_compute_seconds", "Device time, transfers included.", labels=["model"]
@@ -138,7 +144,7 @@ class StateCollector:
                 continue
             loaded += 1
             name, totals = [entry.name], self._totals(entry)
-            depth.add_metric(name, entry.preparing + totals.depth)
+            depth.add_metric(name, self._queued(entry))
             dispatches.add_metric(name, totals.dispatches)
             compute.add_metric(name, totals.compute_seconds)
             served.add_metric(name, totals.requests)

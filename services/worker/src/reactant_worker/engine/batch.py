@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +30,9 @@ class _Slot:
 class ProgramSet:
     """Every compiled program of one model version over one set of device weights.
 
-    `execute` is called by one thread at a time: a slot is rewritten only after the outputs of its
-    last dispatch are ready, because on CPU the program may read the staging memory in place.
+    `execute` is called by one thread at a time (the loader's, then the dispatcher's): a slot is
+    rewritten only after the outputs of its last dispatch are ready, because on CPU the program may read
+    the staging memory in place.
     """
 
     def __init__(
@@ -47,18 +47,12 @@ class ProgramSet:
         self._programs = dict(programs)
         self._weights = tuple(weights)
         self._slots: dict[ProgramKey, _Slot] = {}
-        self._busy = threading.Lock()
+        self._has_batch_axis = any(key.batch is not None for key in self._programs)
 
     def execute(
         self, size: int, variant: int | None, requests: Sequence[Arrays], rows: Sequence[int]
     ) -> tuple[list[Arrays], ExecutionTimes]:
         """See `Runnable.execute`."""
-        with self._busy:
-            return self._execute(size, variant, requests, rows)
-
-    def _execute(
-        self, size: int, variant: int | None, requests: Sequence[Arrays], rows: Sequence[int]
-    ) -> tuple[list[Arrays], ExecutionTimes]:
         started = time.perf_counter()
         key = ProgramKey(size if self._has_batch_axis else None, variant)
         program = self._programs[key]
@@ -71,10 +65,6 @@ class ProgramSet:
         outputs = [tuple(host)] if whole else self._slice(host, rows)
         done = time.perf_counter()
         return outputs, ExecutionTimes(assembled - started, computed - assembled, done - computed)
-
-    @property
-    def _has_batch_axis(self) -> bool:
-        return any(key.batch is not None for key in self._programs)
 
     def _assemble(
         self, key: ProgramKey, size: int, requests: Sequence[Arrays], rows: Sequence[int]

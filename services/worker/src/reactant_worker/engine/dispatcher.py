@@ -48,23 +48,35 @@ class Dispatcher:
         self._waiting: dict[int, Submission] = {}
         self._tickets = itertools.count()
         self._idle = False
+        self._busy = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """The thread runs."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the thread after the execution it is in; what waits gets UNAVAILABLE."""
+    def stop(self, timeout_seconds: float | None = None) -> bool:
+        """Ends the thread after the execution it is in; what waits gets UNAVAILABLE.
+
+        Blocks for at most `timeout_seconds`; returns whether the thread has ended.
+        """
         with self._work:
             self._stopping = True
             orphans = list(self._waiting.values())
+            for orphan in orphans:
+                self._scheduler.cancel(orphan.model, orphan.ticket)
             self._waiting.clear()
             self._work.notify()
-        if self._thread.is_alive():
-            self._thread.join()
         self._refuse(orphans, "the server is shutting down")
+        if self._thread.is_alive():
+            self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
 
     def attach(self, model: str, runnable: Runnable, terms: ModelTerms) -> None:
         """See `Engine.attach`."""
@@ -116,6 +128,10 @@ class Dispatcher:
         # One length, read for every request: not worth waiting for the thread that decides.
         return self._scheduler.depth(model)
 
+    def busy(self) -> bool:
+        """See `Engine.busy`."""
+        return self._busy
+
     def statistics(self, model: str) -> EngineStatistics:
         """See `Engine.statistics`."""
         with self._work:
@@ -139,17 +155,26 @@ class Dispatcher:
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
-            dispatch, submissions, attached = work
-            now = self._clock.monotonic()
-            alive = [s for s in submissions if s.deadline is None or s.deadline > now]
-            outcomes: list[tuple[Submission, Outcome]] = [
-                (s, DeadlineExceeded("the deadline passed in the queue"))
-                for s in submissions
-                if s.deadline is not None and s.deadline <= now
-            ]
-            if alive:
-                outcomes += self._execute(dispatch, alive, attached, now)
-            self._deliver(outcomes)
+            self._busy = True
+            try:
+                self._dispatch(*work)
+            except Exception:
+                # Nothing of ours should get here; if it does, the other models' requests go on.
+                _log.exception("dispatch failed", model=work[0].model)
+            finally:
+                self._busy = False
+
+    def _dispatch(self, dispatch: Dispatch, submissions: list[Submission], attached: _Attached) -> None:
+        now = self._clock.monotonic()
+        alive = [s for s in submissions if s.deadline is None or s.deadline > now]
+        outcomes: list[tuple[Submission, Outcome]] = [
+            (s, DeadlineExceeded("the deadline passed in the queue"))
+            for s in submissions
+            if s.deadline is not None and s.deadline <= now
+        ]
+        if alive:
+            outcomes += self._execute(dispatch, alive, attached, now)
+        self._deliver(outcomes)
 
     def _next(self) -> tuple[Dispatch, list[Submission], _Attached] | None:
         with self._work:
@@ -171,7 +196,7 @@ class Dispatcher:
             outputs, times = attached.runnable.execute(
                 dispatch.size, dispatch.variant, [s.inputs for s in alive], rows
             )
-        except Exception as error:
+        except BaseException as error:
             # One failed execution fails its own requests; the device and the thread live on.
             _log.exception("execution failed", model=dispatch.model, size=dispatch.size, rows=sum(rows))
             return [(s, InternalError(f"execution failed: {error}")) for s in alive]
@@ -184,7 +209,7 @@ class Dispatcher:
         return [
             (
                 s,
-                Completed(out, now - s.arrived, times.input, times.compute, times.output, dispatch.rows),
+                Completed(out, now - s.arrived, times.input, times.compute, times.output),
             )
             for s, out in zip(alive, outputs, strict=True)
         ]

@@ -28,7 +28,7 @@ class Submission:
         inputs: executable inputs in manifest order, C-contiguous not required.
         rows: items along the batch axis, at least 1; 1 for a model without one.
         variant: input-shape variant, None for a bundle without variants.
-        arrived: monotonic seconds at which the request was received.
+        arrived: monotonic seconds at which the request was ready for the device.
         deadline: monotonic seconds after which it must not be dispatched; None waits for ever.
         tag: belongs to the sender; the engine hands it back untouched.
         ticket: set by the engine.
@@ -58,7 +58,6 @@ class Completed:
     input_seconds: float
     compute_seconds: float
     output_seconds: float
-    dispatch_rows: int
 
 
 Outcome = Completed | ServingError
@@ -115,6 +114,9 @@ class Engine(Protocol):
 
     def depth(self, model: str) -> int:
         """Requests waiting for a version."""
+
+    def busy(self) -> bool:
+        """The device is executing."""
 
     def statistics(self, model: str) -> EngineStatistics:
         """Counters of a version; KeyError when it is not attached."""

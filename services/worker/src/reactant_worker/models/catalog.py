@@ -123,14 +123,14 @@ class Catalog:
         entry = self._entries.setdefault(name, Entry(name))
         if entry.model is None:
             entry.state, entry.reason = ModelState.LOADING, ""
-            self._on_change(name, False)
+            self._announce(entry, ready=False)
         return entry
 
     def ready(self, entry: Entry, model: ServedModel) -> ServedModel | None:
         """Puts a version into service; returns the one it replaces."""
         previous, entry.model = entry.model, model
         entry.state, entry.reason = ModelState.READY, ""
-        self._on_change(entry.name, True)
+        self._announce(entry, ready=True)
         return previous
 
     def failed(self, entry: Entry, reason: str) -> None:
@@ -138,15 +138,19 @@ class Catalog:
         entry.reason = reason
         if entry.model is None:
             entry.state = ModelState.UNAVAILABLE
-            self._on_change(entry.name, False)
+            self._announce(entry, ready=False)
 
     def unloading(self, entry: Entry) -> None:
         """No new request is admitted from here on."""
         entry.state, entry.reason = ModelState.UNLOADING, ""
-        self._on_change(entry.name, False)
+        self._announce(entry, ready=False)
 
     def remove(self, entry: Entry) -> None:
         """Forgets the name."""
         if self._entries.get(entry.name) is entry:
             del self._entries[entry.name]
         self._on_change(entry.name, None)
+
+    def _announce(self, entry: Entry, *, ready: bool) -> None:
+        # To a client an internal model does not exist.
+        self._on_change(entry.name, None if entry.internal else ready)

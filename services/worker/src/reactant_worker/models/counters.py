@@ -34,7 +34,6 @@ class ModelCounters:
 
     success: Duration = field(default_factory=Duration)
     fail: Duration = field(default_factory=Duration)
-    cancelled: Duration = field(default_factory=Duration)
     queue: Duration = field(default_factory=Duration)
     compute_input: Duration = field(default_factory=Duration)
     compute_infer: Duration = field(default_factory=Duration)

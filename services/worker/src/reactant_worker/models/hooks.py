@@ -103,7 +103,7 @@ class Hooks:
             result = hook(dict(tensors), request)
         except HookRefusal as refusal:
             raise InvalidArgument(f"model '{self._model}': {refusal}") from None
-        except Exception as error:
+        except BaseException as error:  # also SystemExit: a request must not end the worker
             _log.exception("hook failed", model=self._model, hook=stage, request=request.id)
             raise InternalError(
                 f"model '{self._model}': {stage} raised {type(error).__name__}: {error}"

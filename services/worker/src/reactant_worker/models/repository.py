@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from reactant_core.bundle.repository import find_bundles
+from reactant_core.bundle.repository import RepositoryScan, scan_repository
 
 
 @final
@@ -17,13 +17,18 @@ class Repository:
         self._dirs = tuple(dirs)
         self._include = frozenset(include)
 
-    def find(self) -> dict[str, Path]:
-        """Name → bundle directory, read from disk now. Blocks."""
-        found = find_bundles(self._dirs)
-        if not self._include:
-            return found
-        return {name: path for name, path in found.items() if name in self._include}
+    def scan(self) -> RepositoryScan:
+        """What is on disk now, whatever `include` says. Blocks."""
+        return scan_repository(self._dirs)
 
-    def missing(self) -> tuple[str, ...]:
-        """Names in `include` for which there is no bundle. Blocks."""
-        return tuple(sorted(self._include - self.find().keys()))
+    def find(self) -> dict[str, Path]:
+        """Name to bundle directory, read from disk now; unreadable directories give nothing. Blocks."""
+        return self.served(self.scan())
+
+    def served(self, scan: RepositoryScan) -> dict[str, Path]:
+        """The bundles of a scan that this worker may serve."""
+        return {n: p for n, p in scan.bundles.items() if not self._include or n in self._include}
+
+    def missing(self, scan: RepositoryScan) -> tuple[str, ...]:
+        """Names in `include` for which a scan found no bundle."""
+        return tuple(sorted(self._include - scan.bundles.keys()))

@@ -52,6 +52,11 @@ class ServedModel:
         return self.bundle.name
 
     @property
+    def pads(self) -> bool:
+        """Fewer rows than a compiled size may be padded: no output mixes the rows of a batch."""
+        return all(spec.batch_axis is not None for spec in self.executable_outputs)
+
+    @property
     def largest(self) -> int:
         """Largest compiled batch size."""
         return self.sizes[-1]

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import final
 
 from reactant_core.errors import ModelUnavailable, ResourceExhausted
+from reactant_worker.engine.bridge import EngineBridge
+from reactant_worker.engine.port import Engine
 from reactant_worker.models.catalog import Entry
 from reactant_worker.models.served import ServedModel
+from reactant_worker.pool import WorkPool
+
+
+@final
+class QueueCount:
+    """How many requests of a model are queued: waiting for a hook thread or for the device.
+
+    One that is in `preprocess` is running, not queued. But while the device is busy it counts, since
+    it is about to queue: a bound that left it out would be exceeded by as many hook threads as there are.
+    """
+
+    def __init__(self, *, engine: Engine, bridge: EngineBridge, hook_pool: WorkPool) -> None:
+        self._engine = engine
+        self._bridge = bridge
+        self._hook_pool = hook_pool
+
+    def __call__(self, entry: Entry) -> int:
+        """Requests queued for the version of `entry` that serves; 0 without one."""
+        model = entry.model
+        if model is None:
+            return 0
+        queued = self._bridge.buffered(model.key) + self._engine.depth(model.key)
+        if not entry.preparing:
+            return queued
+        waiting = self._hook_pool.waiting(model.key)
+        running = entry.preparing - waiting
+        return queued + waiting + (running if self._engine.busy() else 0)
 
 
 @final
@@ -20,7 +48,7 @@ class Admission:
         *,
         max_concurrent_requests: int,
         max_queue_depth: int,
-        queued: Callable[[ServedModel], int],
+        queued: QueueCount,
     ) -> None:
         self._max_concurrent = max_concurrent_requests
         self._max_depth = max_queue_depth
@@ -57,12 +85,8 @@ class Admission:
         await self._idle.wait()
 
     def check_queue(self, entry: Entry, model: ServedModel) -> None:
-        """Raises ResourceExhausted when the model's queue is full.
-
-        A request in `preprocess` counts as queued: it comes back to the queue, and a bound that
-        left it out would be exceeded then.
-        """
-        if entry.preparing + self._queued(model) >= self._max_depth:
+        """Raises ResourceExhausted when the model's queue is full."""
+        if self._queued(entry) >= self._max_depth:
             raise ResourceExhausted(
                 f"model '{model.name}': the queue is full ({self._max_depth} requests)", not_started=True
             )

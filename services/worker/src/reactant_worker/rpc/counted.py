@@ -20,9 +20,13 @@ _log = get_logger(__name__)
 
 _SHED = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: "full",
+    grpc.StatusCode.UNAVAILABLE: "unavailable",
     grpc.StatusCode.DEADLINE_EXCEEDED: "deadline",
     grpc.StatusCode.CANCELLED: "cancelled",
 }
+
+_DEADLINE_TOLERANCE_SECONDS = 0.05
+"""A client whose deadline passes resets the call; the reset can be here before our clock agrees."""
 
 
 @final
@@ -50,7 +54,7 @@ class CountedInfer:
         except asyncio.CancelledError:
             # The transport cancels for both reasons and has answered or lost the client already.
             remaining = seconds_remaining()
-            late = remaining is not None and remaining <= 0
+            late = remaining is not None and remaining <= _DEADLINE_TOLERANCE_SECONDS
             self._count(
                 request, grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED, started
             )
@@ -70,7 +74,5 @@ class CountedInfer:
         self._metrics.answered(NO_MODEL if entry is None else entry.name, code.name, seconds)
         if code in _SHED:
             self._metrics.shed(_SHED[code])
-        if entry is not None and code is grpc.StatusCode.CANCELLED:
-            entry.counters.cancelled.add(seconds)
-        elif entry is not None and code is not grpc.StatusCode.OK:
+        if entry is not None and code is not grpc.StatusCode.OK:
             entry.counters.fail.add(seconds)

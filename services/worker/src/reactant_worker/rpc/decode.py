@@ -15,6 +15,7 @@ from reactant_core.errors import InvalidArgument, ModelNotFound
 from reactant_core.wire import TYPED_FIELDS, unframe_bytes
 from reactant_proto import inference_pb2 as pb
 
+_MAX_BYTES = (1 << 63) - 1
 UNKNOWN_REGION_KEY = "reactant-unknown-region"
 
 
@@ -45,7 +46,7 @@ def decode_inputs(
         try:
             shape = _check_shape(tensor, spec)
             if tensor.parameters:
-                _check_tensor_parameters(model, tensor)
+                refuse_region(model, f"input '{name}'", tensor.parameters)
             if raw:
                 if tensor.HasField("contents"):
                     raise InvalidArgument("has typed contents beside raw_input_contents; use one of the two")
@@ -86,17 +87,30 @@ def batch_rows(model: str, arrays: Iterable[tuple[TensorSpec, NDArray[Any]]]) ->
     return found
 
 
-def check_batch(model: str, batch: BatchRows | None, client: BatchRows | None, largest: int) -> None:
-    """Raises InvalidArgument when `batch` exceeds the `largest` compiled size.
+def check_batch(
+    model: str, batch: BatchRows | None, client: BatchRows | None, sizes: Sequence[int], *, pads: bool
+) -> None:
+    """Raises InvalidArgument when no compiled batch size takes the rows of `batch`.
 
-    Where `preprocess` made the batch, the client's own tensor is named if it is too long as well.
+    Where `preprocess` made the batch, the client's own tensor is named if it has as many rows.
+
+    Args:
+        model: for the message.
+        batch: rows of the program's inputs, None for a model without a batch axis.
+        client: rows of the client's inputs where they are not the program's.
+        sizes: compiled batch sizes, ascending.
+        pads: fewer rows than a size may be padded up to it.
     """
-    if batch is None or batch.rows <= largest:
+    if batch is None or batch.rows in sizes or (pads and batch.rows <= sizes[-1]):
         return
-    named = client if client is not None and client.rows > largest else batch
+    named = client if client is not None and client.rows == batch.rows else batch
+    have = f"model '{model}': input '{named.tensor}' has {named.rows} rows"
+    if pads:
+        raise InvalidArgument(f"{have}, the largest compiled batch size is {sizes[-1]}")
+    accepted = ", ".join(map(str, sizes))
     raise InvalidArgument(
-        f"model '{model}': input '{named.tensor}' has {named.rows} rows, "
-        f"the largest compiled batch size is {largest}"
+        f"{have}; an output has no batch axis, so padding would change it and only the compiled batch "
+        f"sizes are accepted: {accepted}"
     )
 
 
@@ -119,18 +133,22 @@ def _check_shape(tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec
             raise InvalidArgument(f"has shape {list(shape)}: axis {axis} is negative")
         if expected not in (-1, size):
             raise InvalidArgument(f"has shape {list(shape)}, expected {list(dims)}: axis {axis} differs")
+    # numpy counts the elements of the other axes even where one is 0.
+    if math.prod(size for size in shape if size) * max(spec.dtype.itemsize, 1) > _MAX_BYTES:
+        raise InvalidArgument(f"has shape {list(shape)}, which is more than 2^63 bytes")
     return shape
 
 
-def _check_tensor_parameters(model: str, tensor: pb.ModelInferRequest.InferInputTensor) -> None:
-    region = tensor.parameters.get("shared_memory_region")
+def refuse_region(model: str, what: str, parameters: Mapping[str, pb.InferParameter]) -> None:
+    """Raises ModelNotFound when a tensor's parameters name a shared-memory region: none is registered."""
+    region = parameters.get("shared_memory_region")
     if region is None:
         return
     name = region.string_param
     # The name travels in a header, which takes printable ASCII only and not much of it.
     header = name.encode("unicode_escape").decode("ascii")[:256]
     raise ModelNotFound(
-        f"model '{model}': input '{tensor.name}': shared-memory region '{name}' is not registered",
+        f"model '{model}': {what}: shared-memory region '{name}' is not registered",
         trailers=((UNKNOWN_REGION_KEY, header),),
     )
 

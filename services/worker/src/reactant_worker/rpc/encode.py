@@ -12,6 +12,7 @@ from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InternalError, InvalidArgument
 from reactant_core.wire import frame_bytes
 from reactant_proto import inference_pb2 as pb
+from reactant_worker.rpc.decode import refuse_region
 
 
 def requested_outputs(
@@ -36,6 +37,7 @@ def requested_outputs(
             raise InvalidArgument(f"model '{model}': output '{name}' is requested twice")
         if "classification" in output.parameters:
             raise InvalidArgument(f"model '{model}': output '{name}': 'classification' is not offered")
+        refuse_region(model, f"output '{name}'", output.parameters)
         chosen[name] = spec
     return tuple(chosen.values())
 
@@ -47,25 +49,23 @@ def encode_response(
     response = pb.ModelInferResponse(model_name=model, model_version="1", id=request_id)
     for spec, array in outputs:
         response.outputs.add(name=spec.name, datatype=spec.dtype.kserve, shape=array.shape)
-        response.raw_output_contents.append(_raw(spec, array))
+        response.raw_output_contents.append(_raw(model, spec, array))
     return response
 
 
-def _raw(spec: TensorSpec, array: NDArray[Any]) -> bytes:
+def _raw(model: str, spec: TensorSpec, array: NDArray[Any]) -> bytes:
     if spec.dtype.kserve == "BYTES":
-        return frame_bytes(_as_bytes(spec.name, element) for element in array.ravel(order="C"))
-    # tobytes() gives C order whatever the strides; only the byte order may still be foreign.
-    if array.dtype.byteorder == ">":
-        array = array.astype(array.dtype.newbyteorder("<"))
-    return array.tobytes()
+        return frame_bytes(_as_bytes(model, spec.name, element) for element in array.ravel(order="C"))
+    return array.tobytes()  # C order whatever the strides
 
 
-def _as_bytes(name: str, element: Any) -> bytes:
+def _as_bytes(model: str, name: str, element: Any) -> bytes:
     if isinstance(element, bytes):
         return element
     if isinstance(element, str):
         return element.encode("utf-8")
-    raise InternalError(f"output '{name}' holds {type(element).__name__}, BYTES takes bytes or str")
+    kind = type(element).__name__
+    raise InternalError(f"model '{model}': output '{name}' holds {kind}, BYTES takes bytes or str")
 
 
 def check_output(origin: str, spec: TensorSpec, value: Any) -> NDArray[Any]:
@@ -73,7 +73,10 @@ def check_output(origin: str, spec: TensorSpec, value: Any) -> NDArray[Any]:
 
     The dtype must match, byte order aside; the rank and the fixed axes too. Raises InternalError.
     """
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InternalError(f"{origin} returned '{spec.name}', which is no array: {error}") from None
     if spec.dtype.kserve == "BYTES":
         if array.dtype != np.object_:
             raise InternalError(
@@ -88,4 +91,5 @@ def check_output(origin: str, spec: TensorSpec, value: Any) -> NDArray[Any]:
         raise InternalError(
             f"{origin} returned '{spec.name}' with shape {list(array.shape)}, expected {list(spec.dims)}"
         )
-    return array
+    # The program and the wire both want native, which is little-endian, whatever the hook made.
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

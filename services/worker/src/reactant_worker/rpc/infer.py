@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,14 +13,15 @@ from numpy.typing import NDArray
 
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.clock import Clock
-from reactant_core.errors import DeadlineExceeded, InternalError, ResourceExhausted
+from reactant_core.errors import DeadlineExceeded, InternalError, ResourceExhausted, ServingError
 from reactant_proto import inference_pb2 as pb
 from reactant_worker.engine.bridge import EngineBridge
 from reactant_worker.engine.port import Arrays, Completed, Submission
 from reactant_worker.metrics import WorkerMetrics
 from reactant_worker.models.catalog import Catalog, Entry
-from reactant_worker.models.hooks import HookRequest, Hooks
+from reactant_worker.models.hooks import HookRequest
 from reactant_worker.models.served import ServedModel
+from reactant_worker.pool import WorkPool
 from reactant_worker.rpc.admission import Admission
 from reactant_worker.rpc.decode import BatchRows, batch_rows, check_batch, decode_inputs
 from reactant_worker.rpc.encode import check_output, encode_response, requested_outputs
@@ -47,7 +47,7 @@ class InferPath:
         catalog: Catalog,
         admission: Admission,
         bridge: EngineBridge,
-        hook_pool: Executor,
+        hook_pool: WorkPool,
         metrics: WorkerMetrics,
         clock: Clock,
         max_response_bytes: int,
@@ -105,24 +105,30 @@ class InferPath:
         tensors: Mapping[str, Any] = decode_inputs(model.name, request, model.client_inputs)
         details = HookRequest(request.id, parameters.custom, parameters.priority, deadline)
         client_batch: BatchRows | None = None
-        if hooks is not None and hooks.preprocess is not None:
+        hooked = hooks is not None and hooks.preprocess is not None
+        if hooks is not None and hooked:
             client_batch = batch_rows(model.name, ((s, tensors[n]) for n, s in model.client_inputs.items()))
             entry.preparing += 1
             try:
-                returned = await self._hook(hooks, "preprocess", tensors, details)
+                returned = await self._hook_pool.run(hooks.run, "preprocess", tensors, details, tag=model.key)
             finally:
                 entry.preparing -= 1
             tensors = _checked(model, "preprocess", returned, model.executable_inputs)
         inputs: Arrays = tuple(tensors[spec.name] for spec in model.executable_inputs)
         batch = batch_rows(model.name, zip(model.executable_inputs, inputs, strict=True))
-        check_batch(model.name, batch, client_batch, model.largest)
+        check_batch(model.name, batch, client_batch, model.sizes, pads=model.pads)
         rows = 1 if batch is None else batch.rows
         variant = model.variant_of(inputs)
         completed: Completed | None = None
         if rows:
-            completed = await self._bridge.run(
-                Submission(model.key, inputs, rows, variant, call.started, deadline)
-            )
+            queued = Submission(model.key, inputs, rows, variant, self._clock.monotonic(), deadline)
+            try:
+                completed = await self._bridge.run(queued)
+            except ServingError as error:
+                # The engine knows neither the model's name nor whether a hook has run.
+                raise type(error)(
+                    f"model '{model.name}': {error.message}", not_started=error.not_started and not hooked
+                ) from None
             outputs = completed.outputs
         else:
             outputs = _empty_outputs(model, variant)
@@ -130,7 +136,7 @@ class InferPath:
             spec.name: array for spec, array in zip(model.executable_outputs, outputs, strict=True)
         }
         if hooks is not None and hooks.postprocess is not None:
-            returned = await self._hook(hooks, "postprocess", answer, details)
+            returned = await self._hook_pool.run(hooks.run, "postprocess", answer, details)
             answer = _checked(model, "postprocess", returned, tuple(model.client_outputs.values()))
         response = encode_response(model.name, request.id, [(spec, answer[spec.name]) for spec in wanted])
         # Checked here too, not by the transport alone: what the client sees is what is counted.
@@ -144,14 +150,6 @@ class InferPath:
         if completed is not None:
             self._metrics.waited(model.name, completed.queue_seconds)
         return response
-
-    async def _hook(
-        self, hooks: Hooks, stage: str, tensors: Mapping[str, Any], details: HookRequest
-    ) -> dict[str, Any]:
-        # Cancelling the task cancels the pool's future: a hook that has not begun never runs.
-        return await asyncio.get_running_loop().run_in_executor(
-            self._hook_pool, hooks.run, stage, tensors, details
-        )
 
 
 def _checked(

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from reactant_core.testing import async_test, eventually
+from reactant_worker.pool import ForeignExit, WorkPool
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkPool]:
+    made = WorkPool(1, "test")
+    yield made
+    made.close()
+
+
+class Gate:
+    """A call that is in a thread until the test opens it."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self._open = threading.Event()
+
+    def __call__(self) -> str:
+        self.entered.set()
+        assert self._open.wait(10)
+        return "through"
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@async_test
+async def test_results_and_errors_come_back(pool: WorkPool) -> None:
+    assert await pool.run(lambda a, b: a + b, 1, 2) == 3
+    with pytest.raises(KeyError):
+        await pool.run({}.__getitem__, "x")
+
+
+def leave(error: BaseException) -> Callable[[], None]:
+    def run() -> None:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), StopIteration(1)],
+    ids=lambda e: type(e).__name__,
+)
+@async_test
+async def test_what_would_end_the_process_is_an_ordinary_error(pool: WorkPool, error: BaseException) -> None:
+    with pytest.raises(ForeignExit, match=type(error).__name__):
+        await pool.run(leave(error))
+    assert await pool.run(lambda: "alive") == "alive"
+
+
+@async_test
+async def test_a_cancelled_call_that_waits_never_runs_and_holds_nothing(pool: WorkPool) -> None:
+    gate = Gate()
+    first = asyncio.ensure_future(pool.run(gate))
+    await eventually(gate.entered.is_set)
+    payload = np.zeros(1000)
+    watched = weakref.ref(payload)
+    ran: list[int] = []
+    doomed = asyncio.ensure_future(pool.run(lambda p: ran.append(p.size), payload))
+    await asyncio.sleep(0)
+    doomed.cancel()
+    await asyncio.wait([doomed])
+    assert doomed.cancelled()
+    del payload, doomed
+    gc.collect()
+    assert watched() is None
+    gate.open()
+    assert await first == "through"
+    assert await pool.run(lambda: "next") == "next"
+    assert not ran
+
+
+@async_test
+async def test_a_stuck_call_keeps_nobody_from_leaving() -> None:
+    pool = WorkPool(2, "test")
+    gates = [Gate(), Gate()]
+    stuck = [asyncio.ensure_future(pool.run(gate)) for gate in gates]
+    await eventually(lambda: all(gate.entered.is_set() for gate in gates))
+    assert all(t.daemon for t in threading.enumerate() if t.name.startswith("test-"))
+    pool.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await pool.run(print)
+    for gate, task in zip(gates, stuck, strict=True):
+        gate.open()
+        assert await task == "through"
