@@ -227,6 +227,15 @@ def test_an_unknown_region_is_not_found_and_named_in_a_trailer() -> None:
     assert caught.value.trailers == (("reactant-unknown-region", "r\\xe9gi\\non"),)
 
 
+def test_a_region_that_is_no_text_is_invalid() -> None:
+    message = request(("X", "FP32", [1, 4]))
+    message.inputs[0].parameters["shared_memory_region"].int64_param = 7
+    with pytest.raises(
+        InvalidArgument, match="model 'm': input 'X': 'shared_memory_region' must be a string"
+    ):
+        decode_inputs("m", message, X)
+
+
 def test_rows_must_agree_and_fit() -> None:
     pairs = [(AB["A"], np.zeros((2, 4))), (AB["B"], np.zeros((3, 4)))]
     with pytest.raises(InvalidArgument, match="input 'B' has 3 rows on its batch axis, input 'A' has 2"):

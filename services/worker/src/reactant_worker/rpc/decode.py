@@ -43,10 +43,10 @@ def decode_inputs(
             raise InvalidArgument(_unexpected(model, name, specs))
         if name in arrays:
             raise InvalidArgument(f"model '{model}': input '{name}' is given twice")
+        if tensor.parameters:
+            refuse_region(model, f"input '{name}'", tensor.parameters)
         try:
             shape = _check_shape(tensor, spec)
-            if tensor.parameters:
-                refuse_region(model, f"input '{name}'", tensor.parameters)
             if raw:
                 if tensor.HasField("contents"):
                     raise InvalidArgument("has typed contents beside raw_input_contents; use one of the two")
@@ -140,10 +140,15 @@ def _check_shape(tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec
 
 
 def refuse_region(model: str, what: str, parameters: Mapping[str, pb.InferParameter]) -> None:
-    """Raises ModelNotFound when a tensor's parameters name a shared-memory region: none is registered."""
+    """Raises ModelNotFound when a tensor's parameters name a shared-memory region: none is registered.
+
+    InvalidArgument when the name is not text.
+    """
     region = parameters.get("shared_memory_region")
     if region is None:
         return
+    if region.WhichOneof("parameter_choice") != "string_param" or not region.string_param:
+        raise InvalidArgument(f"model '{model}': {what}: 'shared_memory_region' must be a string, not empty")
     name = region.string_param
     # The name travels in a header, which takes printable ASCII only and not much of it.
     header = name.encode("unicode_escape").decode("ascii")[:256]
