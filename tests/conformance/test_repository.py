@@ -165,9 +165,9 @@ def test_load_parameters_are_not_ignored(fresh: Target) -> None:
 
 
 @pytest.mark.slow
-def test_m4_two_hundred_loads_leave_no_series(fresh: Target) -> None:
+def test_m4_a_hundred_loads_leave_no_series(fresh: Target) -> None:
     before = fresh.page().samples.keys()
-    for _ in range(200):
+    for _ in range(100):  # on each of the two transports
         fresh.client.load("echo_i64").ok()
         fresh.client.unload("echo_i64").ok()
 
