@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -17,6 +18,9 @@ from reactant_core.logs import get_logger
 _log = get_logger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+# A process manager signals the whole group while the supervisor hands the same request on: that is one.
+_SAME_REQUEST_SECONDS = 1.0
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -46,10 +50,10 @@ class Stop:
 def run(main: Callable[[Stop], Awaitable[int]]) -> int:
     """Runs `main` to its end on a new event loop (uvloop where there is one) and returns its exit code.
 
-    The first SIGTERM or SIGINT sets `Stop.requested`; the second ends the process at once with code
-    128 + signal, without clean-up, even when the loop is busy. An exception out of `main` is logged
-    with its traceback and gives code 1. Must be called from the main thread; handlers found there are
-    put back on return.
+    The first SIGTERM or SIGINT sets `Stop.requested`; one that comes more than a second later ends the
+    process at once with code 128 + signal, without clean-up, even when the loop is busy. An exception out
+    of `main` is logged with its traceback and gives code 1. Must be called from the main thread; handlers
+    found there are put back on return.
     """
     with asyncio.Runner(loop_factory=_new_event_loop) as runner:
         return runner.run(_main(main))
@@ -67,14 +71,18 @@ async def _main(main: Callable[[Stop], Awaitable[int]]) -> int:
 
 @contextmanager
 def _signals(stop: Stop, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    seen = 0
+    first: float | None = None
 
     # Not loop.add_signal_handler: its callbacks wait for the loop, and the second signal is for the case
     # where the loop does not turn any more.
     def on_signal(number: int, _: FrameType | None) -> None:
-        nonlocal seen
-        seen += 1
-        if seen > 1:
+        nonlocal first
+        now = time.monotonic()
+        if first is None:
+            first = now
+        elif now - first < _SAME_REQUEST_SECONDS:
+            return
+        else:
             os._exit(128 + number)
         loop.call_soon_threadsafe(stop.request, signal.Signals(number).name)
 

@@ -117,7 +117,9 @@ def _level_number(name: str) -> int:
 
 def _colors(terminal: bool, environ: Mapping[str, str]) -> bool:
     # FORCE_COLOR: a supervisor reads us from a pipe and shows us on a terminal.
-    return not environ.get("NO_COLOR") and (terminal or bool(environ.get("FORCE_COLOR")))
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return False
+    return terminal or bool(environ.get("FORCE_COLOR"))
 
 
 def _console(*, colors: bool) -> list[Processor]:

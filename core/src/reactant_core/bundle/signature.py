@@ -97,7 +97,8 @@ def check_signature(bundle: Bundle, key: ProgramKey, signature: Signature) -> li
     if len(signature.arguments) != len(expected.arguments):
         differences.append(
             f"{program}: takes {len(signature.arguments)} arguments, not {len(expected.arguments)} "
-            f"(inputs: {len(manifest.executable_inputs)}, weights: {len(weights)})"
+            f"(inputs: {len(manifest.executable_inputs)}, weights: {len(weights)}"
+            f"{'' if bundle.weights is not None else ', there is no weights.safetensors'})"
         )
     if len(signature.results) != len(expected.results):
         differences.append(

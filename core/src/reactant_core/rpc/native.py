@@ -7,10 +7,17 @@ right here, by a front that looks at calls begun and ended and at the kernel's s
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import shutil
+import socket
+import stat
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any, cast, final
 
 import grpc
@@ -68,12 +75,29 @@ class NativeBackend:
         return port
 
     async def start(self) -> None:
+        remove_dead_fallbacks(Path(tempfile.gettempdir()))
         await self._server.start()
 
     async def stop(self, grace_seconds: float) -> None:
         if self._front is not None:
             self._front.deadline = time.monotonic() + grace_seconds
         await self._server.stop(grace_seconds)
+
+
+def remove_dead_fallbacks(folder: Path) -> None:
+    """Removes what killed servers left: a folder each, with the socket of their second server.
+
+    Only our own folders, and only those whose socket nobody listens on.
+    """
+    for left in folder.glob("pygrpc-native-*"):
+        with contextlib.suppress(OSError):
+            if left.lstat().st_uid != os.geteuid() or not stat.S_ISDIR(left.lstat().st_mode):
+                continue
+            with socket.socket(socket.AF_UNIX) as probe:
+                try:
+                    probe.connect(str(left / "fallback.sock"))
+                except ConnectionRefusedError:
+                    shutil.rmtree(left, ignore_errors=True)
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import sys
@@ -53,6 +54,10 @@ _MAX_LOAD_THREADS = 4
 """Enough to overlap reading and compiling, few enough to leave cores to requests."""
 
 
+class StartupError(Exception):
+    """The worker cannot start as it is configured; the text says why and what to set."""
+
+
 @final
 class Worker:
     """One process, one device. Construct on the event loop that serves."""
@@ -73,8 +78,7 @@ class Worker:
         self._bridge = EngineBridge(loop)
         self._discipline = config.scheduler.discipline
         if self._discipline not in DISCIPLINES:
-            _log.info(f"scheduler.discipline {self._discipline} is not offered yet, fifo runs instead")
-            self._discipline = "fifo"
+            self._discipline = "fifo"  # the only one yet; said by `without_effect` where another was set
         scheduler = Scheduler(DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha)
         self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
         self._bridge.connect(self._engine)
@@ -114,11 +118,15 @@ class Worker:
         return self._state == "ready" and self._engine.alive
 
     async def start(self) -> None:
-        """Opens both ports: live from here on, not ready. Raises BindError naming the address."""
+        """Opens both ports: live from here on, not ready.
+
+        Raises BindError naming the address, StartupError when no model directory can be read.
+        """
         config = self._config
+        found = await asyncio.to_thread(self._look_for_bundles)
         if config.model_control_mode != "explicit":
-            self._startup = await asyncio.to_thread(self._startup_set)
-            self._loader.announce(self._startup)
+            self._startup = found
+            self._loader.announce(found)
         servicer = InferenceServicer(
             catalog=self._catalog,
             repository=self._repository,
@@ -156,6 +164,7 @@ class Worker:
             http=f"{config.endpoints.host}:{self._web.port}",
             transport=self._rpc.transport,
             transport_reason=self._rpc.reason,
+            discipline=self._discipline,
         )
 
     async def load(self) -> None:
@@ -205,8 +214,11 @@ class Worker:
         _log.info("stopped")
         return ended and not self._hook_pool.running and not self._load_pool.running
 
-    def _startup_set(self) -> dict[str, Path]:
+    def _look_for_bundles(self) -> dict[str, Path]:
         scan = self._repository.scan()
+        if len(scan.unreadable) == len(self._config.model_dirs):
+            reasons = "; ".join(f"{path}: {reason}" for path, reason in scan.unreadable)
+            raise StartupError(f"no model directory can be read ({reasons}); set INFERENCE_SERVER_MODEL_DIRS")
         for path, reason in scan.unreadable:
             _log.warning("model directory cannot be read", path=str(path), reason=reason)
         for name, hidden in scan.shadowed:
@@ -217,6 +229,9 @@ class Worker:
         if not bundles:
             dirs = ":".join(map(str, self._config.model_dirs))
             _log.warning("no models found", dirs=dirs, set="INFERENCE_SERVER_MODEL_DIRS")
+        for path in self._config.model_dirs:
+            if (path / "manifest.yaml").is_file():
+                _log.warning("a model directory is itself a bundle, name its parent", path=str(path))
         return bundles
 
     def _readyz(self) -> Readiness:
@@ -290,8 +305,8 @@ async def serve(effective: Effective[WorkerConfig], stop: Stop) -> int:
     worker = Worker(effective.value)
     try:
         await worker.start()
-    except BindError as error:
-        _log.error("cannot listen", reason=str(error))
+    except (BindError, StartupError) as error:
+        _log.error("cannot start", reason=str(error))
         return EX_CONFIG
     loading = asyncio.create_task(worker.load())
     stopping = asyncio.create_task(stop.requested.wait())
@@ -324,6 +339,7 @@ def leave_at_once(code: int) -> NoReturn:
 
 def main() -> int:
     """Console entry point of `reactant-worker`."""
+    faulthandler.enable()  # a crash in bundle code or in XLA names the Python line it came from
     try:
         effective = load_worker_config(os.environ)
     except ConfigError as error:

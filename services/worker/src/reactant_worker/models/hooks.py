@@ -109,9 +109,10 @@ class Hooks:
                 f"model '{self._model}': {stage} raised {type(error).__name__}: {error}"
             ) from None
         if not isinstance(result, Mapping) or not all(isinstance(key, str) for key in result):
+            kind = type(result).__name__
+            _log.error("hook returned no dict of name to array", model=self._model, hook=stage, returned=kind)
             raise InternalError(
-                f"model '{self._model}': {stage} returned {type(result).__name__}, "
-                "expected a dict of name to array"
+                f"model '{self._model}': {stage} returned {kind}, expected a dict of name to array"
             )
         return dict(result)
 

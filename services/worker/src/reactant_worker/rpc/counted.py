@@ -61,7 +61,7 @@ class CountedInfer:
             raise
         except Exception as error:
             _log.exception("request failed", model=request.model_name, request=request.id)
-            failure = InternalError(f"inference failed: {type(error).__name__}")
+            failure = InternalError(f"model '{request.model_name}': inference failed: {type(error).__name__}")
         else:
             self._count(request, grpc.StatusCode.OK, started)
             return response

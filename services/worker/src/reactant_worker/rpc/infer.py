@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.clock import Clock
 from reactant_core.errors import DeadlineExceeded, InternalError, ResourceExhausted, ServingError
+from reactant_core.logs import get_logger
 from reactant_proto import inference_pb2 as pb
 from reactant_worker.engine.bridge import EngineBridge
 from reactant_worker.engine.port import Arrays, Completed, Submission
@@ -26,6 +27,8 @@ from reactant_worker.rpc.admission import Admission
 from reactant_worker.rpc.decode import BatchRows, batch_rows, check_batch, decode_inputs
 from reactant_worker.rpc.encode import check_output, encode_response, requested_outputs
 from reactant_worker.rpc.parameters import RequestParameters, parse_parameters
+
+_log = get_logger(__name__)
 
 
 @final
@@ -157,10 +160,15 @@ def _checked(
 ) -> dict[str, NDArray[Any]]:
     names = {spec.name for spec in specs}
     origin = f"model '{model.name}': {stage}"
-    if returned.keys() != names:
-        given, expected = ", ".join(sorted(returned)) or "nothing", ", ".join(sorted(names))
-        raise InternalError(f"{origin} returned {given}; expected {expected}")
-    return {spec.name: check_output(origin, spec, returned[spec.name]) for spec in specs}
+    try:
+        if returned.keys() != names:
+            given, expected = ", ".join(sorted(returned)) or "nothing", ", ".join(sorted(names))
+            raise InternalError(f"{origin} returned {given}; expected {expected}")
+        return {spec.name: check_output(origin, spec, returned[spec.name]) for spec in specs}
+    except InternalError as error:
+        # The client is told, but it is the bundle's author who has to see it.
+        _log.error("hook returned what it must not", model=model.name, hook=stage, reason=error.message)
+        raise
 
 
 def _empty_outputs(model: ServedModel, variant: int | None) -> Arrays:

@@ -165,9 +165,14 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         on_disk = await asyncio.to_thread(self._repository.find)
         response = pb.RepositoryIndexResponse()
         rows = {entry.name: (entry.state.value, entry.reason) for entry in self._catalog.visible()}
+        not_loaded = (
+            "not loaded"
+            if self._control_mode == "explicit"
+            else "not loaded: it came after the server's start"
+        )
         for name in on_disk:
             if self._catalog.get(name) is None:
-                rows[name] = (ModelState.UNAVAILABLE.value, "not loaded")
+                rows[name] = (ModelState.UNAVAILABLE.value, not_loaded)
         for name, (state, reason) in sorted(rows.items()):
             if not request.ready or state == ModelState.READY.value:
                 response.models.add(name=name, version=VERSION, state=state, reason=reason)
