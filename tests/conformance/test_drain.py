@@ -126,8 +126,13 @@ def test_a_second_signal_ends_it_at_once(started: tuple[Start, HookLog]) -> None
     target.process.signal(signal.SIGTERM)
     eventually_sync(lambda: target.process.get("/readyz").status == 503)
 
-    target.process.signal(signal.SIGTERM)
+    def ended() -> bool:
+        # Signals within a second of the first are taken for the same request.
+        if target.process.running:
+            target.process.signal(signal.SIGTERM)
+        return not target.process.running
 
+    eventually_sync(ended, 5)
     assert target.process.wait(1.0) == 128 + signal.SIGTERM
     assert lost.reply().code is grpc.StatusCode.UNAVAILABLE
 

@@ -110,12 +110,9 @@ def test_w13_neighbours_of_a_request_above_the_limit(small: Target) -> None:
     small.assert_well()
 
 
-@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
-def test_w13_the_limit_is_about_the_message_not_its_compressed_form(
-    small: Target, compression: grpc.Compression
-) -> None:
+def test_w13_the_limit_is_about_the_message_not_its_compressed_form(small: Target) -> None:
     """Ten megabytes of one byte compress to a few thousand."""
-    assert_too_large(small.client.infer(blob(10 * MEBI), compression=compression))
+    assert_too_large(small.client.infer(blob(10 * MEBI), compression=grpc.Compression.Gzip))
 
     small.assert_well()
 

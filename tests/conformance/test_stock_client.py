@@ -15,7 +15,7 @@ from tests.conformance.rows.contents import EXTREMES
 from tests.support.messages import floats
 from tests.support.target import Target
 
-COMPRESSIONS = [None, "gzip", "deflate"]
+COMPRESSIONS = [None, "gzip"]
 
 
 @pytest.fixture
@@ -88,6 +88,18 @@ def test_bytes(client: Any, compression: str | None) -> None:
     result = client.infer("echo_bytes", [given("text", elements, "BYTES")], compression_algorithm=compression)
 
     assert result.as_numpy("echo").tolist() == elements.tolist()
+
+
+def test_deflate(client: Any, target: Target) -> None:
+    """A choice on record (docs/adr/0001): the native transport does not take it, and says so."""
+    tensors = [given("X", floats(3))]
+    if target.name.endswith("grpcio"):
+        result = client.infer("echo", tensors, compression_algorithm="deflate")
+        np.testing.assert_array_equal(result.as_numpy("Y"), floats(3))
+        return
+    with pytest.raises(triton.InferenceServerException, match="deflate") as refused:
+        client.infer("echo", tensors, compression_algorithm="deflate")
+    assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
 
 
 def test_bfloat16(client: Any) -> None:

@@ -38,7 +38,9 @@ def refusal(target: Target, path: str, message: bytes) -> grpc.StatusCode:
 def test_bytes_that_are_no_message(target: Target, method: str, message: bytes) -> None:
     code = refusal(target, f"{SERVICE}/{method}", message)
 
-    assert code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT)
+    # grpcio itself answers UNKNOWN, before anything of ours has run.
+    refusals = (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNKNOWN)
+    assert code in refusals
     target.assert_well()
 
 

@@ -16,6 +16,7 @@ from reactant_core import logs
 from reactant_core.bundle.dtypes import BY_KSERVE
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InternalError, InvalidArgument, ModelUnavailable, ResourceExhausted
+from reactant_core.testing import async_test
 from reactant_proto import inference_pb2 as pb
 from reactant_worker.engine.bridge import EngineBridge
 from reactant_worker.models.catalog import Entry
@@ -236,6 +237,22 @@ def test_the_cap_and_draining_refuse_before_anything_starts() -> None:
         admission.enter()
     assert draining.value.not_started
     assert admission.in_flight == 0
+
+
+@pytest.mark.slow
+@async_test
+async def test_a_drain_waits_for_callers_to_hear_of_it() -> None:
+    admission = Admission(max_concurrent_requests=0, max_queue_depth=4, queued=nothing_queued())
+    admission.draining = True
+    waiting = asyncio.ensure_future(admission.wait_quiet(0.3, 10))
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+        with pytest.raises(ModelUnavailable):
+            admission.enter()
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 5)
+    busy = asyncio.ensure_future(admission.wait_quiet(10, 0.01))
+    await asyncio.wait_for(busy, 5)
 
 
 def test_same_ipc_namespace_opens_nothing_outside(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ EX_OK, EX_FAILED, EX_CONFIG = 0, 1, 78
 """Exit codes; 78 (sysexits' EX_CONFIG) tells a supervisor that a restart cannot help."""
 
 _STOP_GRACE_SECONDS = 1.0
+_QUIET_SECONDS = 0.05
 
 _MAX_LOAD_THREADS = 4
 """Enough to overlap reading and compiling, few enough to leave cores to requests."""
@@ -202,6 +203,7 @@ class Worker:
                 await self._admission.wait_idle()
         except TimeoutError:
             _log.warning("drain timed out", in_flight=self._admission.in_flight)
+        await self._admission.wait_quiet(_QUIET_SECONDS, _STOP_GRACE_SECONDS)
 
     async def stop(self) -> bool:
         """Closes the ports and ends the threads; False when something still runs in one of them."""

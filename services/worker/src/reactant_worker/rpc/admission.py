@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import final
 
 from reactant_core.errors import ModelUnavailable, ResourceExhausted
@@ -53,6 +54,7 @@ class Admission:
         self._max_concurrent = max_concurrent_requests
         self._max_depth = max_queue_depth
         self._queued = queued
+        self._refused = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self.in_flight = 0
@@ -66,6 +68,7 @@ class Admission:
     def enter(self) -> None:
         """Counts a request in; raises ModelUnavailable while draining, ResourceExhausted at the cap."""
         if self.draining:
+            self._refused += 1
             raise ModelUnavailable("the server is draining", not_started=True)
         if 0 < self._max_concurrent <= self.in_flight:
             raise ResourceExhausted(
@@ -83,6 +86,19 @@ class Admission:
     async def wait_idle(self) -> None:
         """Waits until no request is in flight."""
         await self._idle.wait()
+
+    async def wait_quiet(self, quiet_seconds: float, limit_seconds: float) -> None:
+        """Waits until nobody has been refused for a while, or for `limit_seconds`.
+
+        A refusal says that the request may go elsewhere; a call that meets a closing server does not
+        always hear that.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_seconds):
+                seen = -1
+                while seen != self._refused:
+                    seen = self._refused
+                    await asyncio.sleep(quiet_seconds)
 
     def check_queue(self, entry: Entry, model: ServedModel) -> None:
         """Raises ResourceExhausted when the model's queue is full."""
