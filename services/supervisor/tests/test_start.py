@@ -132,21 +132,24 @@ def test_each_step_is_said_once_then_the_ready_line(caplog: pytest.LogCaptureFix
     step = Progress(False, "compiling", {"total": 2, "ready": 0}, {"done": 1, "total": 4}, 3.2)
     same_but_later = Progress(False, "compiling", {"total": 2, "ready": 0}, {"done": 1, "total": 4}, 2.9)
     models = [
-        ModelEntry("broken", "UNAVAILABLE", "no weights"),
-        ModelEntry("digits", "READY", ""),
-        ModelEntry("minilm", "READY", ""),
+        ModelEntry("broken", "UNAVAILABLE"),
+        ModelEntry("digits", "READY"),
+        ModelEntry("minilm", "READY"),
     ]
     lines = said(caplog, [None, Progress(False, "starting"), step, same_but_later, Progress(True)], models)
     assert lines == [
         "worker0: starting",
         "worker0: compiling, 1/4 programs, 0/2 models ready, about 3 s left",
-        "model broken is not served: no weights",
-        "ready: gRPC host:1  models: digits, minilm",
+        "ready: gRPC host:1  models: digits, minilm; not served: broken",
     ]
 
 
 def test_many_models_are_cut_and_none_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    many = [ModelEntry(f"m{n}", "READY", "") for n in range(11)]
+    many = [ModelEntry(f"m{n}", "READY") for n in range(11)]
     assert said(caplog, [Progress(True)], many)[-1].endswith("m6, m7 and 3 more")
+    down = [ModelEntry(f"m{n}", "UNAVAILABLE") for n in range(9)]
+    assert said(caplog, [Progress(True)], down)[-1].endswith(
+        "models: none; not served: m0, m1, m2, m3, m4, m5, m6, m7 and 1 more"
+    )
     assert said(caplog, [Progress(True)], [])[-1] == "ready: gRPC host:1  models: none"
     assert said(caplog, [Progress(True)], None)[-1] == "ready: gRPC host:1"

@@ -20,11 +20,10 @@ _log = get_logger(__name__)
 @final
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A line of a server's model index; `reason` says why it is not READY."""
+    """A line of a server's model index."""
 
     name: str
     state: str
-    reason: str
 
 
 async def announce_ready(
@@ -56,16 +55,18 @@ async def announce_ready(
             said, next_line = summary, now() + line_every_seconds
             _log.info(f"{name}: {summary}{progress.time_left()}")
         await asyncio.sleep(every_seconds)
-    models = await list_models()
-    for model in models or ():
-        if model.state != "READY":
-            _log.warning(f"model {model.name} is not served: {model.reason or model.state}")
-    _log.info(f"ready: {address}{_served(models)}")
+    # Why a model is not served its worker has said already.
+    _log.info(f"ready: {address}{_served(await list_models())}")
 
 
 def _served(models: Sequence[ModelEntry] | None) -> str:
     if models is None:
         return ""
-    names = [model.name for model in models if model.state == "READY"]
+    served = [model.name for model in models if model.state == "READY"]
+    others = [model.name for model in models if model.state != "READY"]
+    return f"  models: {_named(served)}" + (f"; not served: {_named(others)}" if others else "")
+
+
+def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED_MODELS} more" if len(names) > _NAMED_MODELS else ""
-    return f"  models: {', '.join(names[:_NAMED_MODELS]) or 'none'}{more}"
+    return f"{', '.join(names[:_NAMED_MODELS]) or 'none'}{more}"

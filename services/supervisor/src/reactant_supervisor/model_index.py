@@ -23,5 +23,5 @@ async def list_models(address: str, *, timeout_seconds: float = _ASK_SECONDS) ->
             )
         except grpc.aio.AioRpcError:
             return None
-    entries = [ModelEntry(model.name, model.state, model.reason) for model in answer.models]
+    entries = [ModelEntry(model.name, model.state) for model in answer.models]
     return sorted(entries, key=lambda entry: entry.name)
