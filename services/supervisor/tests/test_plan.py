@@ -34,6 +34,44 @@ def test_a_lameduck_time_that_was_set_stays() -> None:
     )
 
 
+def test_a_lameduck_time_of_the_workers_entry_stays(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text("workers:\n  - {name: a, lameduck_seconds: 1.5}\n")
+    environ = {"REACTANT_NODE_FILE": str(file)}
+    assert "INFERENCE_SERVER_LAMEDUCK_SECONDS" not in plan(environ).worker.env
+    environ["INFERENCE_SERVER_LAMEDUCK_SECONDS"] = "3"
+    assert plan(environ).worker.env["INFERENCE_SERVER_LAMEDUCK_SECONDS"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("lameduck", "drain", "named"),
+    [
+        ("10", "20", ("lameduck_seconds (10 s)", "drain_timeout_seconds (20 s)", "27 s")),
+        ("", "25.5", ("lameduck_seconds (0 s)", "drain_timeout_seconds (25.5 s)", "27 s")),
+    ],
+)
+def test_a_stop_that_does_not_fit_into_its_budget_is_said(
+    lameduck: str, drain: str, named: tuple[str, ...]
+) -> None:
+    (note,) = plan(
+        {"INFERENCE_SERVER_LAMEDUCK_SECONDS": lameduck, "INFERENCE_SERVER_DRAIN_TIMEOUT_SECONDS": drain}
+    ).notes
+    assert all(part in note for part in named)
+
+
+@pytest.mark.parametrize(("lameduck", "drain"), [("2", ""), ("", "25"), ("5", "20")])
+def test_a_stop_that_fits_is_no_note(lameduck: str, drain: str) -> None:
+    environ = {"INFERENCE_SERVER_LAMEDUCK_SECONDS": lameduck, "INFERENCE_SERVER_DRAIN_TIMEOUT_SECONDS": drain}
+    assert plan(environ).notes == ()
+
+
+def test_the_budget_is_held_against_the_workers_own_entry(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text("workers:\n  - {name: a, drain_timeout_seconds: 40}\n")
+    (note,) = plan({"REACTANT_NODE_FILE": str(file)}).notes
+    assert "drain_timeout_seconds (40 s)" in note
+
+
 def test_ports_and_host_can_be_set() -> None:
     made = plan(
         {
@@ -98,7 +136,7 @@ def test_everything_that_is_not_offered_yet_is_said_at_once() -> None:
     with pytest.raises(ConfigError) as raised:
         plan({"REACTANT_ROLE": "gateway", "REACTANT_CPU_WORKERS": "2", "REACTANT_GPUS": "0,1"})
     text = str(raised.value)
-    assert "role (REACTANT_ROLE): 'gateway' comes in a later version; accepted is all" in text
+    assert "role (REACTANT_ROLE): 'gateway' is a role, but this version only starts 'all'" in text
     assert "cpu_workers (REACTANT_CPU_WORKERS): 2; this version starts one worker" in text
     assert "gpus (REACTANT_GPUS): 2 devices" in text
 

@@ -63,7 +63,7 @@ def test_a_faulty_configuration_is_said_whole(refused: Refused) -> None:
 def test_a_role_of_a_later_version_names_the_one_there_is(refused: Refused) -> None:
     code, log = refused(REACTANT_ROLE="gateway")
     assert code == 78
-    assert "comes in a later version; accepted is all" in log
+    assert "role (REACTANT_ROLE): 'gateway' is a role, but this version only starts 'all'" in log
 
 
 def test_a_faulty_log_format(refused: Refused) -> None:

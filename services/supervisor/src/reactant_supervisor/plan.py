@@ -9,6 +9,7 @@ from typing import final
 from reactant_core.config import ConfigError, Effective, Fault, NodeConfig
 from reactant_core.config.effective import DEFAULT
 from reactant_core.logs import FORMAT_VARIABLE
+from reactant_supervisor.budget import budget_note
 
 WORKER_MODULE = "reactant_worker"
 
@@ -37,7 +38,7 @@ class NodePlan:
         host: address the public ports are bound on.
         grpc_port: public gRPC port.
         http_port: public HTTP port.
-        notes: what a user set and is not followed, a sentence each.
+        notes: what a user set and is not followed or will not work as set, a sentence each.
     """
 
     worker: ProcessSpec
@@ -76,15 +77,17 @@ def make_plan(
         **{variable: str(port) for variable, port in ports.items()},
         "INFERENCE_SERVER_NAME": name,
     }
-    notes = tuple(
+    notes = [
         f"{variable}={environ[variable]} is not followed: under a supervisor the port is {setting} ({port})"
         for (variable, port), setting in zip(
             ports.items(), ("REACTANT_PUBLIC_PORT", "REACTANT_PUBLIC_METRICS_PORT"), strict=True
         )
         if environ.get(variable, str(port)).strip() not in ("", str(port))
-    )
+    ]
+    if (note := _budget_note(node)) is not None:
+        notes.append(note)
     worker = ProcessSpec(name, (python, "-m", WORKER_MODULE), env)
-    return NodePlan(worker, host, config.public_port, config.public_metrics_port, notes)
+    return NodePlan(worker, host, config.public_port, config.public_metrics_port, tuple(notes))
 
 
 def _not_offered(node: Effective[NodeConfig]) -> list[Fault]:
@@ -93,7 +96,7 @@ def _not_offered(node: Effective[NodeConfig]) -> list[Fault]:
         (
             "role",
             config.role != "all",
-            f"{config.role!r} comes in a later version; accepted is all",
+            f"{config.role!r} is a role, but this version only starts 'all'; the others come later",
         ),
         ("workers", len(config.workers) > 1, f"{len(config.workers)} workers; {_ONE_WORKER}"),
         ("cpu_workers", config.cpu_workers > 1, f"{config.cpu_workers}; {_ONE_WORKER}"),
@@ -122,11 +125,26 @@ def _device_environment(config: NodeConfig) -> dict[str, str]:
     return {}
 
 
+def _worker_setting(node: Effective[NodeConfig], key: str) -> tuple[float, str]:
+    """Value and source of a number as the worker will have it: variable, its entry, `global:`."""
+    source = node.sources.get(f"global.{key}", DEFAULT)
+    entry = node.value.workers[0] if node.value.workers else None
+    if entry is None or key not in entry.model_fields_set or source == f"INFERENCE_SERVER_{key.upper()}":
+        return getattr(node.value.global_, key), source
+    return getattr(entry, key), node.sources.get(f"workers[0].{key}", "workers[0]")
+
+
 def _lameduck_environment(node: Effective[NodeConfig]) -> dict[str, str]:
     # Announcing a stop before refusing work helps only where something else can take the work.
-    if node.sources.get("global.lameduck_seconds", DEFAULT) == DEFAULT:
+    if _worker_setting(node, "lameduck_seconds")[1] == DEFAULT:
         return {"INFERENCE_SERVER_LAMEDUCK_SECONDS": "0"}
     return {}
+
+
+def _budget_note(node: Effective[NodeConfig]) -> str | None:
+    lameduck, source = _worker_setting(node, "lameduck_seconds")
+    drain_timeout, _ = _worker_setting(node, "drain_timeout_seconds")
+    return budget_note(0.0 if source == DEFAULT else lameduck, drain_timeout)
 
 
 def _log_environment(environ: Mapping[str, str], *, terminal: bool) -> dict[str, str]:

@@ -12,12 +12,10 @@ from reactant_core.clock import SYSTEM_CLOCK, Clock
 from reactant_core.lifecycle import Stop
 from reactant_core.logs import get_logger
 from reactant_policy.restarts import GiveUp, RestartPolicy, after_exit
+from reactant_supervisor.budget import STOP_BUDGET_SECONDS
 from reactant_supervisor.children import Child, start_child
 from reactant_supervisor.output import LineOutput
 from reactant_supervisor.plan import ProcessSpec
-
-STOP_BUDGET_SECONDS = 27.0
-"""From the signal to the exit of the whole node; container runtimes kill after 30 s."""
 
 _EXIT_NOT_STARTED = 127
 
