@@ -44,6 +44,17 @@ def test_only_what_was_changed_as_a_table() -> None:
     assert "base_port" not in result.stdout
 
 
+def test_nothing_changed_is_one_line() -> None:
+    result = reactant("--changed")
+    assert (result.exit_code, result.stdout) == (0, "All values are built-in defaults.\n")
+
+
+def test_a_part_without_changes_is_no_empty_table() -> None:
+    result = reactant("--changed", INFERENCE_SERVER_LOG_LEVEL="debug")
+    assert "INFERENCE_SERVER_LOG_LEVEL" in result.stdout
+    assert "node" not in result.stdout
+
+
 def test_a_named_worker(tmp_path: Path) -> None:
     file = tmp_path / "node.yaml"
     file.write_text("workers:\n  - {name: a}\n  - {name: b, port: 8500}\n")

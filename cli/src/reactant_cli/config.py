@@ -54,7 +54,12 @@ def config(
             }
         )
         return
+    if not any(parts.values()):
+        show("All values are built-in defaults.")
+        return
     for part, rows in parts.items():
+        if not rows:
+            continue
         table = Table("key", "value", "source", title=part, title_justify="left")
         for row in rows:
             table.add_row(*row)
