@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from reactant_cli.main import app
+from reactant_cli.main import app, main
 from reactant_core.testing import free_port
 
 RUNNER = CliRunner()
@@ -131,6 +131,41 @@ def test_an_input_that_does_not_fit_is_named_and_not_sent(
     assert server.requests == []
 
 
+@pytest.mark.parametrize("tensor", ["X", "ids", "mask", "text"])
+def test_a_huge_element_is_cut_in_the_message(server: Any, tmp_path: Path, tensor: str) -> None:
+    (tmp_path / "big.json").write_text(json.dumps([{"a": "x" * 300_000}]))
+    model = {"X": "echo", "text": "echo_bytes"}.get(tensor, "pair")
+    line = failure(reactant(model, "-i", f"{tensor}=@{tmp_path / 'big.json'}", "-u", server.url), 2)
+    assert "element 0 is {'a': 'xxx" in line
+    assert len(line) < 500
+
+
+@pytest.mark.parametrize(
+    ("entry", "assignment"),
+    [
+        ({"name": "X", "datatype": "F" * 9999, "data": [1]}, None),
+        ({"name": "X", "shape": [-1] * 9999, "data": [1]}, None),
+        ({"name": "y" * 9999, "data": [1]}, None),
+        (None, "z" * 9999),
+        (None, "X=@" + "z" * 9999),
+        (None, "X=@" + "z" * 9999 + ".npy"),
+    ],
+)
+def test_no_value_makes_a_message_long(server: Any, tmp_path: Path, entry: Any, assignment: Any) -> None:
+    (tmp_path / "r.json").write_text(json.dumps({"inputs": [entry]}))
+    options = ["-i", assignment] if assignment else ["-f", str(tmp_path / "r.json")]
+    line = failure(reactant("echo", *options, "-u", server.url), 2)
+    assert "…" in line
+    assert len(line) < 600
+
+
+def test_flat_data_of_the_wrong_length_is_counted(server: Any, tmp_path: Path) -> None:
+    entry = {"name": "X", "shape": [1, 8, 9], "datatype": "FP32", "data": [1, 2]}
+    (tmp_path / "r.json").write_text(json.dumps({"inputs": [entry]}))
+    line = failure(reactant("echo", "-f", str(tmp_path / "r.json"), "-u", server.url), 2)
+    assert "input 'X': FP32[1, 8, 9]: 72 values expected, got 2" in line
+
+
 def test_every_fault_is_said_at_once(server: Any) -> None:
     line = failure(reactant("pair", "-i", "ids=[1.5, 1]", "-i", "mask=[1, 1]", "-u", server.url), 2)
     assert "input 'ids'" in line
@@ -175,6 +210,40 @@ def test_an_unknown_model_suggests_the_near_one(server: Any) -> None:
     line = failure(reactant("ecko", "-i", "X=[1]", "-u", server.url), 1)
     assert "no model 'ecko'" in line
     assert "did you mean 'echo'" in line
+
+
+def test_a_known_model_that_is_not_served_says_why(server: Any) -> None:
+    line = failure(reactant("bad", "-i", "X=[1]", "-u", server.url), 1)
+    assert f"model 'bad' is known at {server.url} but not served: UNAVAILABLE, no weights" in line
+    server.index["later"] = ("UNAVAILABLE", "")
+    line = failure(reactant("later", "-i", "X=[1]", "-u", server.url), 1)
+    assert line.endswith("not served: UNAVAILABLE, no reason given")
+
+
+def test_a_model_that_became_ready_meanwhile(server: Any) -> None:
+    server.index["later"] = ("READY", "")
+    assert "ask again" in failure(reactant("later", "-i", "X=[1]", "-u", server.url), 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "position"),
+    [
+        (["infer", "\udcff", "--text", "a"], 2),
+        (["infer", "m", "--text", "\udcff"], 4),
+        (["status", "--url", "\udcff:1"], 3),
+        (["\udcff"], 1),
+    ],
+)
+def test_an_argument_that_is_not_utf8_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], position: int
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert out == ""
+    assert line.startswith(f"reactant: argument {position} is not UTF-8 text: '")
 
 
 def test_an_unknown_model_without_a_near_one_lists_what_there_is(server: Any) -> None:

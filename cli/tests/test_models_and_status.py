@@ -129,5 +129,11 @@ def test_an_http_address_of_another_form(server: Any) -> None:
     assert "--http 'localhost': write it as host:port" in result.stderr
 
 
+def test_a_name_that_no_host_can_have() -> None:
+    result = reactant("status", "--url", "a..b:1", "--timeout", "2")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no server answers at a..b:1" in result.stderr
+
+
 def test_unknown_options_are_wrong_use() -> None:
     assert reactant("models", "--frobnicate").exit_code == 2

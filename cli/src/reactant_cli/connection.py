@@ -10,10 +10,11 @@ from typing import Any, TypeVar, cast, final
 import grpc
 
 from reactant_cli.failure import USAGE, CommandFailure
+from reactant_cli.shown import shown
 from reactant_cli.suggest import listed, near_names
 from reactant_cli.values import TensorDecl
 from reactant_core.bundle.dtypes import BY_KSERVE
-from reactant_core.errors import ModelNotFound, ServingError, error_from_status
+from reactant_core.errors import ModelNotFound, ServingError, clip, error_from_status
 from reactant_core.rpc import create_sync_channel
 from reactant_proto import inference_pb2, inference_pb2_grpc
 
@@ -87,12 +88,15 @@ class Server:
         return self._call(self._stub.ModelInfer, request)
 
     def _no_such_model(self, model: str) -> str:
-        names = [entry.name for entry in self.index()]
+        entries = self.index()
+        for entry in entries:
+            if entry.name == model:
+                return _not_served(entry, self.url)
+        names = [entry.name for entry in entries]
+        missing = f"no model {shown(model)} at {self.url}"
         if near := near_names(model, names):
-            return f"no model {model!r} at {self.url}, did you mean {' or '.join(map(repr, near))}?"
-        if not names:
-            return f"no model {model!r} at {self.url}: it serves no models"
-        return f"no model {model!r} at {self.url}; it has {listed(names)}"
+            return f"{missing}, did you mean {' or '.join(map(repr, near))}?"
+        return f"{missing}; it has {listed(names)}" if names else f"{missing}: it serves no models"
 
     def _call(self, method: Callable[..., T], request: Any) -> T:
         try:
@@ -109,7 +113,7 @@ def connect(url: str, timeout_seconds: float) -> Iterator[Server]:
         CommandFailure: the address is malformed, or no inference server answers there.
     """
     if "://" in url or (":" not in url and not url.startswith("unix:")):
-        raise CommandFailure(f"--url {url!r}: write it as host:port, such as localhost:8001", USAGE)
+        raise CommandFailure(f"--url {shown(url)}: write it as host:port, such as localhost:8001", USAGE)
     with create_sync_channel(url) as channel:
         server = Server(url, channel, timeout_seconds)
         server.live()
@@ -120,6 +124,13 @@ def _domain_error(error: grpc.RpcError) -> ServingError:
     # What a stub raises is both, which the stubs' types cannot say.
     call = cast("grpc.Call", error)
     return error_from_status(call.code(), call.details() or "", call.trailing_metadata() or ())
+
+
+def _not_served(entry: ModelEntry, url: str) -> str:
+    if entry.state == "READY":
+        return f"model {shown(entry.name)} has just become ready at {url}; ask again"
+    reason = clip(entry.reason) or "no reason given"
+    return f"model {shown(entry.name)} is known at {url} but not served: {entry.state}, {reason}"
 
 
 def _unreachable(url: str, error: ServingError, timeout_seconds: float) -> str:
@@ -147,6 +158,8 @@ def _declarations(
     for tensor in tensors:
         dtype = BY_KSERVE.get(tensor.datatype)
         if dtype is None:
-            raise CommandFailure(f"tensor {tensor.name!r} has datatype {tensor.datatype!r}, unknown here")
+            raise CommandFailure(
+                f"tensor {shown(tensor.name)} has datatype {shown(tensor.datatype)}, unknown here"
+            )
         declared.append(TensorDecl(tensor.name, dtype, tuple(tensor.shape)))
     return tuple(declared)

@@ -18,6 +18,7 @@ from reactant_cli.connection import ModelInterface, connect
 from reactant_cli.failure import CommandFailure, one_line_failures
 from reactant_cli.inputs import read_inputs
 from reactant_cli.options import AsJson, Timeout, Url, show, show_json
+from reactant_cli.shown import shown
 from reactant_core.bundle.dtypes import BY_KSERVE
 from reactant_proto import inference_pb2
 
@@ -95,14 +96,14 @@ def read_outputs(response: inference_pb2.ModelInferResponse) -> dict[str, tuple[
         dtype = BY_KSERVE.get(tensor.datatype)
         try:
             if dtype is None:
-                raise ValueError(f"datatype {tensor.datatype!r} is unknown")
+                raise ValueError(f"datatype {shown(tensor.datatype)} is unknown")
             array = (
                 decode(raw[index], dtype, tensor.shape)
                 if raw
                 else decode_contents(tensor.contents, dtype, tensor.shape)
             )
         except ValueError as error:
-            raise CommandFailure(f"the server sent a faulty output {tensor.name!r}: {error}") from None
+            raise CommandFailure(f"the server sent a faulty output {shown(tensor.name)}: {error}") from None
         outputs[tensor.name] = (array, tensor.datatype)
     return outputs
 

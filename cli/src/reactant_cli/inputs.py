@@ -11,6 +11,7 @@ from typing import Any, final
 
 from reactant_cli.codec import Array
 from reactant_cli.failure import USAGE, CommandFailure
+from reactant_cli.shown import cut, shown
 from reactant_cli.suggest import listed, near_names
 from reactant_cli.values import TensorDecl, array_from_file, array_from_json, fit
 
@@ -72,7 +73,7 @@ def read_inputs(assignments: Sequence[str], file: Path | None, texts: Sequence[s
         name, separator, value = text.partition("=")
         if not name or not separator:
             raise CommandFailure(
-                f"--input {text!r}: write it as name=value, value a JSON list or @file.npy", USAGE
+                f"--input {shown(text)}: write it as name=value, value a JSON list or @file.npy", USAGE
             )
         _add(given, name, _assigned(name, value), "--input")
     if file is not None:
@@ -85,7 +86,7 @@ def read_inputs(assignments: Sequence[str], file: Path | None, texts: Sequence[s
 
 def _add(given: dict[str, Given], name: str, one: Given, where: str) -> None:
     if name in given:
-        raise CommandFailure(f"{where}: input {name!r} is given twice", USAGE)
+        raise CommandFailure(f"{where}: input {shown(name)} is given twice", USAGE)
     given[name] = one
 
 
@@ -97,7 +98,7 @@ def _assigned(name: str, value: str) -> Given:
         try:
             value = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandFailure(f"--input {name}: {path}: {_reason(error)}", USAGE) from None
+            raise CommandFailure(f"--input {cut(name)}: {cut(str(path))}: {_reason(error)}", USAGE) from None
     try:
         parsed = json.loads(value)
     except ValueError as error:
@@ -122,7 +123,7 @@ def _from_json_file(path: Path) -> dict[str, Given]:
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
         document = json.loads(text)
     except (OSError, ValueError) as error:
-        raise CommandFailure(f"{path}: {_reason(error)}", USAGE) from None
+        raise CommandFailure(f"{cut(str(path))}: {_reason(error)}", USAGE) from None
     if isinstance(document, dict) and isinstance(document.get("inputs"), list):
         return _from_v2_request(document["inputs"], path)
     if not isinstance(document, dict):
@@ -151,12 +152,12 @@ def _v2_value(entry: Mapping[str, Any]) -> Given:
     def make(decl: TensorDecl) -> Array:
         datatype = entry.get("datatype", decl.dtype.kserve)
         if datatype != decl.dtype.kserve:
-            raise ValueError(f"datatype is {datatype!r}, the model takes {decl.dtype.kserve}")
+            raise ValueError(f"datatype is {shown(datatype)}, the model takes {decl.dtype.kserve}")
         shape = entry.get("shape")
         if shape is None:
             return array_from_json(entry["data"], decl)
         if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError(f"shape is {shape!r}, it must be a list of sizes")
+            raise ValueError(f"shape is {shown(shape)}, it must be a list of sizes")
         flat = array_from_json(entry["data"], TensorDecl(decl.name, decl.dtype, tuple(shape)))
         return fit(flat, decl)
 
@@ -185,7 +186,7 @@ def _text_input(
 def _unknown(name: str, known: Mapping[str, TensorDecl]) -> str:
     near = near_names(name, known, limit=1)
     hint = f", did you mean {near[0]!r}?" if near else f"; it takes {listed(map(repr, known))}"
-    return f"no input {name!r}{hint}"
+    return f"no input {shown(name)}{hint}"
 
 
 def _reason(error: Exception) -> str:

@@ -13,6 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from reactant_cli.codec import Array
+from reactant_cli.shown import cut, shown
 from reactant_core.bundle.dtypes import DType, by_numpy
 
 _INTEGERS = "iu"
@@ -56,9 +57,9 @@ def array_from_file(path: Path, decl: TensorDecl) -> Array:
         with path.open("rb") as file:
             array: Array = np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from None
+        raise ValueError(f"{cut(str(path))}: {error.strerror or error}") from None
     except ValueError as error:
-        raise ValueError(f"{path} is not a .npy file that can be read: {error}") from None
+        raise ValueError(f"{cut(str(path))} is not a .npy file that can be read: {error}") from None
     return fit(_converted(array, decl.dtype), decl)
 
 
@@ -76,6 +77,8 @@ def fit(array: Array, decl: TensorDecl) -> Array:
         fixed = math.prod(n for n in decl.shape if n != -1)
         if (-1 in decl.shape and fixed and array.size % fixed == 0) or array.size == fixed:
             return array.reshape(decl.shape)
+    if array.ndim == 1 and -1 not in decl.shape:
+        raise ValueError(f"{decl}: {math.prod(decl.shape)} values expected, got {array.size}")
     raise ValueError(f"shape {list(array.shape)} does not fit {decl}")
 
 
@@ -115,7 +118,7 @@ def _typed(flat: list[Any], dtype: DType) -> Array:
 def _boolean(item: Any, index: int, _: DType) -> bool:
     if isinstance(item, bool):
         return item
-    raise ValueError(f"element {index} is {item!r}, BOOL takes true or false")
+    raise ValueError(f"element {index} is {shown(item)}, BOOL takes true or false")
 
 
 def _integer(item: Any, index: int, dtype: DType) -> int:
@@ -123,7 +126,7 @@ def _integer(item: Any, index: int, dtype: DType) -> int:
     if isinstance(item, int) and not isinstance(item, bool) and limits.min <= item <= limits.max:
         return item
     raise ValueError(
-        f"element {index} is {item!r}, {dtype.kserve} takes integers from {limits.min} to {limits.max}"
+        f"element {index} is {shown(item)}, {dtype.kserve} takes integers from {limits.min} to {limits.max}"
     )
 
 
@@ -135,7 +138,7 @@ def _real(item: Any, index: int, dtype: DType) -> float:
             return float(item)
         except OverflowError:
             raise ValueError(f"element {index} is too large for {dtype.kserve}") from None
-    raise ValueError(f"element {index} is {item!r}, {dtype.kserve} takes numbers")
+    raise ValueError(f"element {index} is {shown(item)}, {dtype.kserve} takes numbers")
 
 
 def _bytes(item: Any, index: int, _: DType) -> bytes:
@@ -146,7 +149,7 @@ def _bytes(item: Any, index: int, _: DType) -> bytes:
             return base64.b64decode(item["b64"], validate=True)
         except binascii.Error as error:
             raise ValueError(f"element {index} is not base64: {error}") from None
-    raise ValueError(f'element {index} is {item!r}, BYTES takes strings or {{"b64": "…"}}')
+    raise ValueError(f'element {index} is {shown(item)}, BYTES takes strings or {{"b64": "…"}}')
 
 
 _CONVERT: Mapping[str, Callable[[Any, int, DType], Any]] = {
