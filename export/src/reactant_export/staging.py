@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -15,38 +16,82 @@ from reactant_core.bundle.names import valid_model_name
 _BUNDLE_FILES = frozenset({"manifest.yaml", "weights.safetensors", "model.py"})
 
 
+_PREFIX = ".staging-"
+
+
 @contextmanager
 def staged_directory(path: Path) -> Iterator[Path]:
     """A fresh directory, of the same name as `path`, that takes its place when the block ends well.
 
     It lies in a hidden directory beside `path`, which a server's model directory scan passes over. What
     was at `path` is removed; between the two renames, for an instant, nothing is there. On an error
-    `path` stays as it was.
+    `path` stays as it was. Hidden directories that killed exports left beside `path` are removed.
 
     Raises:
         BundleError: a bundle cannot be written to `path`.
     """
-    if fault := _target_fault(path):
-        raise BundleError(fault)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    hidden = path.parent / f".staging-{secrets.token_hex(8)}"
-    fresh = hidden / path.name
-    fresh.mkdir(parents=True)
     try:
+        if fault := _target_fault(path):
+            raise BundleError(fault)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path.parent)
+        hidden, lock = _hidden_directory(path.parent)
+    except OSError as error:
+        reason = "is no directory" if isinstance(error, FileExistsError) else error.strerror
+        raise BundleError(f"{path}: cannot be written: {error.filename}: {reason}") from error
+    try:
+        fresh = hidden / path.name
+        fresh.mkdir()
         yield fresh
         _sync_tree(fresh)
         old = hidden / f"{secrets.token_hex(8)}"
-        if path.exists():
-            path.rename(old)
         try:
+            if path.exists():
+                path.rename(old)
             fresh.rename(path)
-        except OSError:
-            if old.exists():
+        except BaseException:  # also an interrupt between the two
+            if old.exists() and not path.exists():
                 old.rename(path)
             raise
         _sync_directory(path.parent)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
+        os.close(lock)
+
+
+def _hidden_directory(parent: Path) -> tuple[Path, int]:
+    """A directory for this export alone, and the descriptor that keeps it locked until it is closed."""
+    while True:
+        hidden = parent / f"{_PREFIX}{secrets.token_hex(8)}"
+        hidden.mkdir()
+        # Until it is locked, another export may take it for abandoned and remove it.
+        try:
+            lock = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            return hidden, lock  # a file system without locks, where nothing is taken for abandoned
+        if hidden.exists():
+            return hidden, lock
+        os.close(lock)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Removes hidden directories whose lock is free, which is to say whose process is gone."""
+    for hidden in parent.glob(f"{_PREFIX}*"):
+        try:
+            lock = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(hidden, ignore_errors=True)
+        except OSError:
+            continue  # in use, or a file system without locks
+        finally:
+            os.close(lock)
 
 
 def copy_assets(assets: Sequence[Path], directory: Path, faults: list[str]) -> None:
