@@ -10,6 +10,7 @@ from textwrap import dedent
 
 import pytest
 
+from reactant_examples import build
 from reactant_examples.build import build_missing, main
 from reactant_examples.catalogue import EXAMPLES, Example, is_current, source_stamp
 
@@ -124,6 +125,42 @@ def test_a_failed_build_is_told_and_the_others_are_built(
     assert (out / "toy_broken" / "weights").read_text() == "first"
     assert visible(out) == ["toy_broken", "toy_sound"]
     assert "failed\n  OSError: disk full\n" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_the_line_and_the_run(
+    package: Callable[[str], Example],
+    tmp_path: Path,
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    example, later = package("toy_interrupted"), package("toy_later")
+    edit(
+        tmp_path / "sources" / "toy_interrupted",
+        """
+        def write(path, provenance):
+            raise KeyboardInterrupt
+        """,
+    )
+    monkeypatch.setattr(build, "EXAMPLES", (example, later))
+
+    assert main(["--out", str(out)]) == 130
+    assert visible(out) == []
+    assert capsys.readouterr().err == "building toy_interrupted (made for a test) ... interrupted\n"
+
+
+def test_a_place_that_cannot_be_written_is_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+
+    for out, reason in (
+        (tmp_path / "file", f"{tmp_path}/file: is no directory"),
+        (tmp_path / "file" / "deeper", f"{tmp_path}/file/deeper: Not a directory"),
+        (Path("/proc/nowhere"), "/proc/nowhere: No such file or directory"),
+    ):
+        assert main(["--out", str(out)]) == 1
+        assert capsys.readouterr().err == f"cannot build in {out}: {reason}\n"
 
 
 def test_a_directory_without_a_manifest_is_not_current(tmp_path: Path) -> None:

@@ -15,14 +15,23 @@ from reactant_examples.catalogue import EXAMPLES, Example, is_current, source_st
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build what is asked for; 0 when all of it is there afterwards, else 1."""
+    """Build what is asked for; 0 when all of it is there afterwards, 130 when interrupted, else 1."""
     parser = _parser()
     options = parser.parse_args(arguments)
     names = [example.name for example in EXAMPLES]
     if unknown := [name for name in options.names if name not in names]:
         parser.error(f"no model {', '.join(unknown)}; there are {', '.join(names)}")
     chosen = [example for example in EXAMPLES if example.name in (options.names or names)]
-    return 1 if build_missing(chosen, options.out, force=options.force) else 0
+    try:
+        return 1 if build_missing(chosen, options.out, force=options.force) else 0
+    except KeyboardInterrupt:
+        # Ends the line of the model that was being built, of which nothing is left.
+        sys.stderr.write("interrupted\n")
+        return 130
+    except OSError as error:
+        reason = "is no directory" if isinstance(error, FileExistsError) else error.strerror
+        sys.stderr.write(f"cannot build in {options.out}: {error.filename}: {reason}\n")
+        return 1
 
 
 def build_missing(examples: Sequence[Example], out: Path, *, force: bool = False) -> list[str]:
