@@ -81,6 +81,7 @@ def test_all_faults_of_the_declarations_at_once(path: Path) -> None:
         ({"inputs": [TensorDecl("x", "f32", "nk", {"k": -1})]}, "input_shapes lists no sizes"),
         ({"input_shapes": [{"h": 1}]}, "no executable input has a variable axis"),
         ({"inputs": [TensorDecl("x", "bytes", "n")]}, "bytes is for client_inputs"),
+        ({"platforms": ["tpu"]}, "platforms: 'tpu' is none of cpu, cuda"),
         ({"platforms": []}, "platforms: needs at least one"),
         ({"hooks": Path("nowhere.py")}, "hooks: nowhere.py is no file"),
         ({"provenance": {"when": object()}}, "provenance: may hold"),
@@ -91,6 +92,67 @@ def test_each_wrong_declaration(path: Path, changes: dict[str, Any], part: str) 
     text = "\n".join(refusal(path, **changes)).replace("need batching", "needs batching")
 
     assert part in text
+
+
+def test_arguments_of_wrong_types_are_all_told(path: Path) -> None:
+    arguments: dict[str, Any] = {
+        "fn": {},
+        "weights": [np.ones(1)],
+        "inputs": X,
+        "outputs": [("y", "f32")],
+        "batch_sizes": 8,
+        "platforms": "cpu",
+        "assets": "words.txt",
+        "hooks": 1,
+        "path": None,
+    }
+
+    with pytest.raises(TypeError) as caught:
+        export_jax(**arguments)
+
+    assert str(caught.value).split("; ") == [
+        "fn: must be a function of inputs and weights, not dict",
+        "weights: must be a dict of name to array, not list",
+        "inputs: must be a list of TensorDecl, not TensorDecl",
+        "outputs: must be a list of TensorDecl, but item 0 is tuple",
+        "batch_sizes: must be a list of whole numbers, not int",
+        "platforms: must be a list of names, not str",
+        "assets: must be a list of paths (str or Path), not str",
+        "hooks: must be a path (str or Path), not int",
+        "path: must be a path (str or Path), not NoneType",
+    ]
+
+
+def test_weights_that_are_no_arrays_are_named(path: Path) -> None:
+    weights: dict[str, Any] = {"layer": {"w": np.ones(1)}, "ragged": [[1], [1, 2]]}
+
+    with pytest.raises(TypeError, match=r"'layer': must be an array .*, not dict; .*'ragged' is no"):
+        export_jax(double, weights, [X], [Y], batch_sizes=[1], path=path)
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("", "client_inputs differ from executable_inputs and model.py has no preprocess"),
+        (
+            "def pre_process(inputs, request): ...",
+            "client_inputs differ from executable_inputs and model.py has no preprocess; "
+            "is pre_process meant to be it?",
+        ),
+        (
+            "class C:\n    def preprocess(self): ...",
+            "client_inputs differ from executable_inputs and model.py has no preprocess",
+        ),
+    ],
+)
+def test_hooks_that_do_not_make_the_programs_inputs(path: Path, source: str, fault: str) -> None:
+    path.parent.joinpath("hooks.py").write_text(source)
+
+    faults = refusal(
+        path, client_inputs=[TensorDecl("t", "bytes", "n")], hooks=str(path.parent / "hooks.py"), verify=False
+    )
+
+    assert faults == (fault,)
 
 
 def test_a_function_that_gives_something_else(path: Path) -> None:

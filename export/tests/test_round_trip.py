@@ -227,10 +227,10 @@ def test_hooks_and_assets_are_staged_in(tmp_path: Path) -> None:
         [TensorDecl("x", "f32", "n")],
         [TensorDecl("y", "f32", "n")],
         batch_sizes=[1],
-        path=tmp_path / "models" / "hooked",
+        path=str(tmp_path / "models" / "hooked"),
         client_inputs=[TensorDecl("text", "bytes", "n")],
-        hooks=hooks,
-        assets=[vocabulary, folder],
+        hooks=str(hooks),
+        assets=[str(vocabulary), folder],
         internal=True,
     )
 

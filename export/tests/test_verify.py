@@ -15,6 +15,7 @@ from reactant_export.main import main
 Bundle = Callable[[], Path]
 
 SPEC = """
+import dataclasses
 import numpy as np
 from reactant_export import ExportSpec, TensorDecl
 
@@ -26,6 +27,12 @@ def scale():
         outputs=[TensorDecl("y", "f32", "nk", {"k": 3})],
         batch_sizes=[1],
     )
+
+def of_a_list():
+    return dataclasses.replace(scale(), weights=[1.0])
+
+def fn(inputs, weights):
+    return inputs
 
 wrong = {"not": "a spec"}
 """
@@ -86,6 +93,22 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         assert report.manifest is None
 
 
+def test_hooks_that_do_not_bridge_to_the_program(bundle: Path) -> None:
+    with (bundle / "manifest.yaml").open("a") as file:
+        file.write("client_inputs: [{name: text, dtype: bytes, shape: n}]\n")
+    differ = "client_inputs differ from executable_inputs and "
+
+    # Were it run, it would fail.
+    (bundle / "model.py").write_text("def pre_process(inputs, request): ...\nraise SystemExit\n")
+    faults = verify_bundle(str(bundle), execute=False).faults
+    assert faults == (f"{differ}model.py has no preprocess; is pre_process meant to be it?",)
+
+    (bundle / "model.py").write_text("from elsewhere import preprocess\nraise SystemExit\n")
+    report = verify_bundle(bundle, execute=False)
+    assert report.ok
+    assert report.hooks == ("preprocess",)
+
+
 def test_metas_need_run(tmp_path: Path) -> None:
     meta = tmp_path / "meta"
     meta.mkdir()
@@ -138,9 +161,48 @@ def test_command_jax(
         ("a_spec_of_ours.py", "is not of the form MODULE:FUNCTION"),
         ("a_spec_of_ours.py:nothing", "a_spec_of_ours.py has no nothing"),
         ("a_spec_of_ours.py:wrong", "must give a reactant_export.ExportSpec, not dict"),
+        ("a_spec_of_ours.py:fn", "a_spec_of_ours.py:fn takes arguments, (inputs, weights): name a function"),
+        ("a_spec_of_ours.py:of_a_list", "weights: must be a dict of name to array, not list"),
         ("no_such_module:scale", "there is no module no_such_module"),
         ("no_such_file.py:scale", "there is no file no_such_file.py"),
     ):
         assert main(["jax", source, "out/x"]) == 1
-        assert part in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert part in told
+        assert told.count("\n") == 1
     assert not (tmp_path / "out" / "x").exists()
+    assert main(["jax", "a_spec_of_ours.py:scale", "a_spec_of_ours.py/x"]) == 1
+    told = capsys.readouterr().err
+    assert told == (
+        "reactant-export: a_spec_of_ours.py/x: cannot be written: a_spec_of_ours.py: is no directory\n"
+    )
+
+
+def test_an_interrupted_command_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "interrupted_spec.py").write_text("def f():\n    raise KeyboardInterrupt\n")
+
+    assert main(["jax", f"{tmp_path}/interrupted_spec.py:f", str(tmp_path / "x")]) == 130
+    assert capsys.readouterr().err == "reactant-export: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--batch-sizes", "1,x", "'1,x': accepted are numbers from 1, with commas, such as 1,8,32"),
+        ("--batch-sizes", "0", "'0': accepted are numbers from 1"),
+        ("--batch-sizes", "", "'': accepted are numbers from 1"),
+        ("--platforms", "cpu,tpu", "'cpu,tpu': accepted are cpu, cuda"),
+        ("--platforms", "", "'': accepted are cpu, cuda"),
+    ],
+)
+def test_wrong_options_say_what_is_accepted(
+    option: str, value: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["jax", "a:b", "out", option, value])
+
+    assert exit_.value.code == 2
+    assert told in capsys.readouterr().err

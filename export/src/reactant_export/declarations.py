@@ -14,7 +14,8 @@ Arrays = dict[str, jax.Array]
 ModelFunction = Callable[[Arrays, Arrays], Mapping[str, jax.Array]]
 """Takes inputs by name and weights by name, gives outputs by name; traced once per program."""
 
-DEFAULT_PLATFORMS = ("cpu", "cuda")
+PLATFORMS = ("cpu", "cuda")
+"""What programs can be written for, by JAX's names."""
 
 
 @final
@@ -49,10 +50,10 @@ class ExportSpec:
     input_shapes: Sequence[Mapping[str, int]] = ()
     client_inputs: Sequence[TensorDecl] | None = None
     client_outputs: Sequence[TensorDecl] | None = None
-    hooks: Path | None = None
-    assets: Sequence[Path] = ()
+    hooks: Path | str | None = None
+    assets: Sequence[Path | str] = ()
     idempotent: bool | None = None
     internal: bool = False
     provenance: Mapping[str, object] | None = None
     matmul_precision: str = "highest"
-    platforms: Sequence[str] = DEFAULT_PLATFORMS
+    platforms: Sequence[str] = PLATFORMS

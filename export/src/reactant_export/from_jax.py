@@ -13,10 +13,12 @@ import yaml
 
 from reactant_core.bundle.dtypes import weight_by_numpy
 from reactant_core.bundle.errors import BundleError
-from reactant_core.bundle.manifest import parse_manifest
+from reactant_core.bundle.manifest import Manifest, parse_manifest
 from reactant_core.bundle.programs import ProgramKey, program_keys, program_names
 from reactant_core.bundle.weights import write_weights
-from reactant_export.declarations import DEFAULT_PLATFORMS, ExportSpec, ModelFunction, TensorDecl
+from reactant_export.argument_types import check_types
+from reactant_export.declarations import PLATFORMS, ExportSpec, ModelFunction, TensorDecl
+from reactant_export.hook_source import inspect_hooks
 from reactant_export.lowering import lower
 from reactant_export.manifest_writer import manifest_text
 from reactant_export.samples import Array, difference
@@ -29,9 +31,6 @@ CONSTANTS_LIMIT_BYTES = 64 << 20
 
 PRECISIONS = ("default", "high", "highest")
 
-PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-"""Names JAX lowers for; of one it does not know it would say nothing."""
-
 
 def export_jax(
     fn: ModelFunction,
@@ -40,17 +39,17 @@ def export_jax(
     outputs: Sequence[TensorDecl],
     *,
     batch_sizes: Sequence[int] | None,
-    path: Path,
+    path: Path | str,
     input_shapes: Sequence[Mapping[str, int]] = (),
     client_inputs: Sequence[TensorDecl] | None = None,
     client_outputs: Sequence[TensorDecl] | None = None,
-    hooks: Path | None = None,
-    assets: Sequence[Path] = (),
+    hooks: Path | str | None = None,
+    assets: Sequence[Path | str] = (),
     idempotent: bool | None = None,
     internal: bool = False,
     provenance: Mapping[str, object] | None = None,
     matmul_precision: str = "highest",
-    platforms: Sequence[str] = DEFAULT_PLATFORMS,
+    platforms: Sequence[str] = PLATFORMS,
     verify: bool = True,
 ) -> Path:
     """Writes the bundle `path`, whose name is the model's; one program per batch size and input shape.
@@ -74,7 +73,7 @@ def export_jax(
         internal: only metas may call the model.
         provenance: mappings, lists, text, numbers and bools to write into the manifest.
         matmul_precision: of dots and convolutions that ask for none: default, high or highest.
-        platforms: JAX's names of the platforms the programs must run on.
+        platforms: those the programs must run on: cpu, cuda or both.
         verify: read the bundle back, run every program on random inputs and compare with `fn`.
 
     Returns:
@@ -83,6 +82,7 @@ def export_jax(
     Raises:
         BundleError: with every fault found: of the declarations, of what `fn` takes and gives, of the
             written bundle. Nothing is written then.
+        TypeError: naming every argument of a wrong type.
     """
     spec = ExportSpec(
         fn=fn,
@@ -104,10 +104,11 @@ def export_jax(
     return export_spec(spec, path, verify=verify)
 
 
-def export_spec(spec: ExportSpec, path: Path, *, verify: bool = True) -> Path:
+def export_spec(spec: ExportSpec, path: Path | str, *, verify: bool = True) -> Path:
     """`export_jax` with its arguments in one value."""
-    text = _manifest(spec)
-    manifest = parse_manifest(text.encode())
+    check_types(spec, path)
+    path = Path(path)
+    text, manifest = _manifest(spec)
     model = TracedModel(spec.fn, manifest, _arrays(spec.weights), spec.matmul_precision)
     model.check()
     with staged_directory(path) as directory:
@@ -123,7 +124,7 @@ def export_spec(spec: ExportSpec, path: Path, *, verify: bool = True) -> Path:
     return path
 
 
-def _manifest(spec: ExportSpec) -> str:
+def _manifest(spec: ExportSpec) -> tuple[str, Manifest]:
     faults = [
         f"weight {name!r}: dtype {np.asarray(array).dtype} cannot be written"
         for name, array in spec.weights.items()
@@ -140,8 +141,6 @@ def _manifest(spec: ExportSpec) -> str:
     ]
     if (spec.client_inputs or spec.client_outputs) and spec.hooks is None:
         faults.append("client_inputs and client_outputs are for bundles with hooks, which convert them")
-    if spec.hooks is not None and not spec.hooks.is_file():
-        faults.append(f"hooks: {spec.hooks} is no file")
     made_with = {
         "exporter": "reactant-export",
         "jax": jax.__version__,
@@ -152,7 +151,7 @@ def _manifest(spec: ExportSpec) -> str:
         text = manifest_text(
             spec.inputs,
             spec.outputs,
-            batch_sizes=spec.batch_sizes,
+            batch_sizes=None if spec.batch_sizes is None else [int(size) for size in spec.batch_sizes],
             input_shapes=spec.input_shapes,
             client_inputs=spec.client_inputs,
             client_outputs=spec.client_outputs,
@@ -163,13 +162,28 @@ def _manifest(spec: ExportSpec) -> str:
     except yaml.YAMLError as error:
         faults.append(f"provenance: may hold mappings, lists, text, numbers and bools only: {error}")
         raise BundleError(faults) from error
+    hooks = _hook_source(spec, faults)
     try:
-        parse_manifest(text.encode())
+        manifest = parse_manifest(text.encode())
+        if hooks is not None:
+            faults += inspect_hooks(manifest, hooks).faults
     except BundleError as error:
         faults += error.faults
     if faults:
         raise BundleError(faults)
-    return text
+    return text, manifest
+
+
+def _hook_source(spec: ExportSpec, faults: list[str]) -> bytes | None:
+    if spec.hooks is None:
+        return None
+    try:
+        return Path(spec.hooks).read_bytes()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        faults.append(f"hooks: {spec.hooks} is no file")
+    except OSError as error:
+        faults.append(f"hooks: {spec.hooks} cannot be read: {error.strerror}")
+    return None
 
 
 def _arrays(weights: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Array]:
@@ -192,7 +206,7 @@ def _copy_files(spec: ExportSpec, directory: Path) -> None:
     faults: list[str] = []
     if spec.hooks is not None:
         shutil.copyfile(spec.hooks, directory / "model.py")
-    copy_assets(spec.assets, directory, faults)
+    copy_assets([Path(asset) for asset in spec.assets], directory, faults)
     if faults:
         raise BundleError(faults)
 

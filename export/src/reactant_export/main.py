@@ -6,27 +6,36 @@ import argparse
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
 from reactant_core.bundle.errors import BundleError
-from reactant_export.declarations import ExportSpec
+from reactant_export.argument_types import ArgumentTypeError
+from reactant_export.declarations import PLATFORMS, ExportSpec
 from reactant_export.from_jax import PRECISIONS, export_spec
 from reactant_export.report_text import report_text
 from reactant_export.verify import verify_bundle
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; 0 when all is well, 1 when a bundle has faults, 2 for wrong arguments."""
+    """Runs the command.
+
+    Returns 0 when all is well, 1 when a bundle has faults or cannot be written, 2 for wrong arguments, 130
+    when interrupted. What the exporter's own code raises is not caught: its traceback says where.
+    """
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except BundleError as error:
+    except (BundleError, ArgumentTypeError) as error:
         for fault in error.faults:
             sys.stderr.write(f"reactant-export: {fault}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("reactant-export: interrupted\n")
+        return 130
 
 
 def _jax(options: argparse.Namespace) -> int:
@@ -37,7 +46,10 @@ def _jax(options: argparse.Namespace) -> int:
         "platforms": options.platforms,
     }
     spec = dataclasses.replace(spec, **{key: value for key, value in changes.items() if value is not None})
-    path = export_spec(spec, options.out, verify=options.verify)
+    try:
+        path = export_spec(spec, options.out, verify=options.verify)
+    except OSError as error:
+        raise BundleError(f"{options.out}: not written: {error}") from error
     # Each program has just been run and compared, unless that was not wanted.
     sys.stdout.write(report_text(verify_bundle(path, execute=False)))
     return 0
@@ -56,10 +68,27 @@ def _spec(source: str) -> ExportSpec:
     make = getattr(_module(place), function, None)
     if make is None:
         raise BundleError(f"{place} has no {function}")
-    spec = make() if callable(make) else make
+    if callable(make):
+        _check_no_arguments(source, make)
+        make = make()
+    spec = make
     if not isinstance(spec, ExportSpec):
         raise BundleError(f"{source} must give a reactant_export.ExportSpec, not {type(spec).__name__}")
     return spec
+
+
+def _check_no_arguments(source: str, make: Callable[..., object]) -> None:
+    try:
+        signature = inspect.signature(make)
+    except ValueError:  # some that are written in C have none
+        return
+    try:
+        signature.bind()
+    except TypeError:
+        raise BundleError(
+            f"{source} takes arguments, {signature}: name a function without any that returns a "
+            "reactant_export.ExportSpec"
+        ) from None
 
 
 def _module(place: str) -> ModuleType:
@@ -85,11 +114,24 @@ def _module(place: str) -> ModuleType:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: accepted are numbers from 1, with commas, such as 1,8,32"
+        )
+    return sizes
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _platforms(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not set(names) <= set(PLATFORMS):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: accepted are {', '.join(PLATFORMS)}, with commas between"
+        )
+    return names
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -111,7 +153,9 @@ def _parser() -> argparse.ArgumentParser:
     jax.add_argument("out", metavar="OUT_DIR", type=Path, help="the bundle's directory, named like the model")
     jax.add_argument("--batch-sizes", type=_sizes, metavar="N,N,...", help="in place of the spec's")
     jax.add_argument("--matmul-precision", choices=PRECISIONS, help="in place of the spec's")
-    jax.add_argument("--platforms", type=_names, metavar="P,P,...", help="in place of the spec's: cpu, cuda")
+    jax.add_argument(
+        "--platforms", type=_platforms, metavar="P,P,...", help="in place of the spec's: cpu, cuda"
+    )
     jax.add_argument("--no-verify", dest="verify", action="store_false", help="do not run what was written")
     jax.set_defaults(run=_jax)
 

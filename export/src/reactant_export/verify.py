@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from reactant_core.bundle.errors import BundleError
 from reactant_core.bundle.manifest import Manifest, concrete_shape
 from reactant_core.bundle.repository import Bundle, ProgramKey, read_bundle
 from reactant_core.bundle.signature import check_signature
+from reactant_export.hook_source import HookSource, inspect_hooks
 from reactant_export.samples import Array, random_array
 from reactant_programs.artifact import Artifact, read_artifact
 from reactant_programs.compile import MemoryUse, compile_artifact
@@ -67,7 +67,7 @@ class Report:
         programs: those that could be read, in manifest order.
         weights: number of weight tensors.
         weight_bytes: their size together.
-        hooks: functions `model.py` defines that a server calls.
+        hooks: names `model.py` defines that a server calls.
         assets: other files and directories.
     """
 
@@ -85,12 +85,8 @@ class Report:
         return not self.faults
 
 
-_HOOKS_OF_A_MODEL = ("setup", "preprocess", "postprocess")
-_HOOKS_OF_A_META = ("setup", "run")
-
-
 def verify_bundle(
-    path: Path,
+    path: Path | str,
     *,
     execute: bool = True,
     device: jax.Device | None = None,
@@ -107,12 +103,13 @@ def verify_bundle(
     Returns:
         Everything found; a fault never raises.
     """
+    place = Path(path).absolute()
     try:
-        bundle = read_bundle(path.absolute())
+        bundle = read_bundle(place)
+        hooks = _hooks(bundle)
     except BundleError as error:
-        return Report(name=path.absolute().name, faults=error.faults)
-    faults: list[str] = []
-    hooks = _hook_names(bundle, faults)
+        return Report(name=place.name, faults=error.faults)
+    faults = list(hooks.faults)
     runner = _Runner(bundle, device or jax.devices()[0], after_run) if execute else None
     programs = tuple(_programs(bundle, faults, runner))
     known = {"manifest.yaml", "weights.safetensors", "model.py", *(p.name for p in bundle.programs.values())}
@@ -123,9 +120,18 @@ def verify_bundle(
         programs=programs,
         weights=len(bundle.weights.tensors) if bundle.weights else 0,
         weight_bytes=bundle.weights.nbytes if bundle.weights else 0,
-        hooks=hooks,
+        hooks=hooks.names,
         assets=tuple(sorted(entry.name for entry in bundle.path.iterdir() if entry.name not in known)),
     )
+
+
+def _hooks(bundle: Bundle) -> HookSource:
+    if bundle.hooks is None:
+        return HookSource((), ())
+    try:
+        return inspect_hooks(bundle.manifest, bundle.hooks.read_bytes())
+    except OSError as error:
+        raise BundleError(f"{bundle.hooks.name}: cannot be read: {error.strerror}") from error
 
 
 def _programs(bundle: Bundle, faults: list[str], runner: _Runner | None) -> Iterator[ProgramReport]:
@@ -192,21 +198,3 @@ class _Runner:
             arrays = self._bundle.weights.arrays() if self._bundle.weights is not None else []
             self._weights = [jax.device_put(array, self._device) for array in arrays]
         return self._weights
-
-
-def _hook_names(bundle: Bundle, faults: list[str]) -> tuple[str, ...]:
-    wanted = _HOOKS_OF_A_META if bundle.manifest.kind == "meta" else _HOOKS_OF_A_MODEL
-    found: list[str] = []
-    if bundle.hooks is not None:
-        try:
-            tree = ast.parse(bundle.hooks.read_bytes(), filename=bundle.hooks.name)
-        except (SyntaxError, ValueError) as error:
-            faults.append(f"model.py: is not Python: {error}")
-            return ()
-        names = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-        found = [name for name in wanted if name in names]
-        if bundle.manifest.kind == "meta" and "run" not in names:
-            faults.append("model.py: a meta needs a function run(inputs, call, request)")
-    elif bundle.manifest.client_inputs is not None or bundle.manifest.client_outputs is not None:
-        faults.append("model.py: missing; client_inputs and client_outputs need hooks that convert them")
-    return tuple(found)
