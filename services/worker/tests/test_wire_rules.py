@@ -19,6 +19,7 @@ from reactant_core.errors import InternalError, InvalidArgument, ModelUnavailabl
 from reactant_core.testing import async_test
 from reactant_proto import inference_pb2 as pb
 from reactant_worker.engine.bridge import EngineBridge
+from reactant_worker.engine.port import Engine
 from reactant_worker.models.catalog import Entry
 from reactant_worker.models.served import ServedModel
 from reactant_worker.pool import WorkPool
@@ -207,7 +208,9 @@ class Device:
 def nothing_queued(engine: Any = None) -> QueueCount:
     loop = asyncio.new_event_loop()
     loop.close()
-    return QueueCount(engine=engine or Device(), bridge=EngineBridge(loop), hook_pool=WorkPool(1, "none"))
+    return QueueCount(
+        engine=cast(Engine, engine or Device()), bridge=EngineBridge(loop), hook_pool=WorkPool(1, "none")
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 STOP_BUDGET_SECONDS = 27.0
 """From the signal to the exit of the whole node; container runtimes kill after 30 s."""
 
-CLOSING_SECONDS = 2.0
+CLOSING_SECONDS = 4.0
 """What a worker may need after its drain for its ports and threads."""
 
 
