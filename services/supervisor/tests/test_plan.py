@@ -59,7 +59,7 @@ def test_a_stop_that_does_not_fit_into_its_budget_is_said(
     assert all(part in note for part in named)
 
 
-@pytest.mark.parametrize(("lameduck", "drain"), [("2", ""), ("", "25"), ("5", "20")])
+@pytest.mark.parametrize(("lameduck", "drain"), [("2", ""), ("", "23"), ("3", "20")])
 def test_a_stop_that_fits_is_no_note(lameduck: str, drain: str) -> None:
     environ = {"INFERENCE_SERVER_LAMEDUCK_SECONDS": lameduck, "INFERENCE_SERVER_DRAIN_TIMEOUT_SECONDS": drain}
     assert plan(environ).notes == ()
