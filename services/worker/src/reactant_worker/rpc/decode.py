@@ -129,12 +129,12 @@ def _check_shape(tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec
     if len(shape) != len(dims):
         raise InvalidArgument(f"has shape {list(shape)}, expected {len(dims)} axes {list(dims)}")
     for axis, (size, expected) in enumerate(zip(shape, dims, strict=True)):
-        if size < 0:
-            raise InvalidArgument(f"has shape {list(shape)}: axis {axis} is negative")
-        if expected not in (-1, size):
-            raise InvalidArgument(f"has shape {list(shape)}, expected {list(dims)}: axis {axis} differs")
+        if size < 0 or expected not in (-1, size):
+            problem = "is negative" if size < 0 else "differs"
+            raise InvalidArgument(f"has shape {list(shape)}, expected {list(dims)}: axis {axis} {problem}")
     # numpy counts the elements of the other axes even where one is 0.
-    if math.prod(size for size in shape if size) * max(spec.dtype.itemsize, 1) > _MAX_BYTES:
+    count = math.prod(shape) or math.prod(size for size in shape if size)
+    if count * max(spec.dtype.itemsize, 1) > _MAX_BYTES:
         raise InvalidArgument(f"has shape {list(shape)}, which is more than 2^63 bytes")
     return shape
 
