@@ -28,6 +28,8 @@ HOOK_THREADS = 8
 """More than any test keeps busy at a time."""
 
 EXPECTED_ERRORS = (
+    "hook returned no dict of name to array",
+    "hook returned what it must not",
     "hook failed",
     # What the transports say of bytes that are no message.
     "Exception deserializing request!",
