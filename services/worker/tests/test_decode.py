@@ -14,8 +14,10 @@ from reactant_core.bundle.dtypes import BY_KSERVE
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InvalidArgument, ModelNotFound
 from reactant_proto import inference_pb2 as pb
-from reactant_worker.rpc.decode import BatchRows, batch_rows, check_batch, decode_inputs
-from reactant_worker.rpc.encode import encode_response
+from reactant_worker.rpc import decode
+from reactant_worker.rpc.decode import BatchRows, batch_rows, check_batch
+from reactant_worker.rpc.encode import Wanted, encode_response
+from reactant_worker.rpc.regions import Regions
 
 
 def spec(name: str, datatype: str, *dims: int, batch_axis: int | None = 0) -> TensorSpec:
@@ -28,6 +30,10 @@ def request(*tensors: tuple[str, str, list[int]], raw: list[bytes] | None = None
         message.inputs.add(name=name, datatype=datatype, shape=shape)
     message.raw_input_contents.extend(raw or [])
     return message
+
+
+def decode_inputs(model: str, message: pb.ModelInferRequest, specs: dict[str, TensorSpec]) -> dict[str, Any]:
+    return decode.decode_inputs(model, message, specs, Regions())
 
 
 X = {"X": spec("X", "FP32", -1, 4)}
@@ -89,7 +95,7 @@ def test_w3_bytes_survive_raw_and_typed(elements: list[bytes]) -> None:
     typed.inputs[0].contents.bytes_contents.extend(elements)
     by_field = decode_inputs("m", typed, TEXT)["T"]
     assert by_raw.tolist() == by_field.tolist() == elements
-    assert encode_response("m", "", [(TEXT["T"], by_raw)]).raw_output_contents[0] == raw
+    assert encode_response("m", "", [(Wanted(TEXT["T"]), by_raw)]).raw_output_contents[0] == raw
 
 
 def test_w4_zero_rows_keep_their_shape() -> None:
@@ -126,9 +132,9 @@ def mixed(kind: str) -> pb.ModelInferRequest:
 @pytest.mark.parametrize(
     ("kind", "complaint"),
     [
-        ("A typed, B raw", "1 raw_input_contents for 2 inputs"),
+        ("A typed, B raw", "input 'A' has typed contents beside"),
         ("A both", "input 'A' has typed contents beside"),
-        ("one raw", "1 raw_input_contents for 2 inputs"),
+        ("one raw", "input 'B' has no entry among 1 raw_input_contents"),
         ("three raw", "3 raw_input_contents for 2 inputs"),
         ("int_contents", "takes fp32_contents, not int_contents"),
         ("three values", "has 3 values in fp32_contents"),
@@ -144,7 +150,7 @@ def test_w6_sixteen_bit_floats_keep_every_bit() -> None:
         specs = {"X": spec("X", datatype, -1, 2)}
         array = decode_inputs("m", request(("X", datatype, [1, 2]), raw=[raw]), specs)["X"]
         assert array.astype(np.float32).tolist() == [[1.0, 2.0]]
-        assert encode_response("m", "", [(specs["X"], array)]).raw_output_contents[0] == raw
+        assert encode_response("m", "", [(Wanted(specs["X"]), array)]).raw_output_contents[0] == raw
 
 
 def test_w6_sixteen_bit_floats_have_no_typed_field() -> None:
@@ -231,7 +237,7 @@ def test_a_region_that_is_no_text_is_invalid() -> None:
     message = request(("X", "FP32", [1, 4]))
     message.inputs[0].parameters["shared_memory_region"].int64_param = 7
     with pytest.raises(
-        InvalidArgument, match="model 'm': input 'X': 'shared_memory_region' must be a string"
+        InvalidArgument, match="model 'm': input 'X': 'shared_memory_region' must be string_param"
     ):
         decode_inputs("m", message, X)
 

@@ -24,10 +24,11 @@ from reactant_worker.models.catalog import Entry
 from reactant_worker.models.served import ServedModel
 from reactant_worker.pool import WorkPool
 from reactant_worker.rpc.admission import Admission, QueueCount
-from reactant_worker.rpc.encode import check_output, encode_response, requested_outputs
+from reactant_worker.rpc.encode import Wanted, check_output, encode_response, requested_outputs
 from reactant_worker.rpc.ipc import same_ipc_namespace
 from reactant_worker.rpc.logsettings import LogSettings
 from reactant_worker.rpc.parameters import NO_PARAMETERS, parse_parameters
+from reactant_worker.rpc.regions import Regions
 
 
 def parameters(**choices: tuple[str, Any]) -> dict[str, pb.InferParameter]:
@@ -101,16 +102,16 @@ def asking(*names: str) -> pb.ModelInferRequest:
 
 
 def test_requested_outputs_keep_the_order_asked() -> None:
-    assert [s.name for s in requested_outputs("m", asking(), OUTPUTS)] == ["A", "B"]
-    assert [s.name for s in requested_outputs("m", asking("B", "A"), OUTPUTS)] == ["B", "A"]
+    assert [w.spec.name for w in requested_outputs("m", asking(), OUTPUTS, Regions())] == ["A", "B"]
+    assert [w.spec.name for w in requested_outputs("m", asking("B", "A"), OUTPUTS, Regions())] == ["B", "A"]
     with pytest.raises(InvalidArgument, match="unknown requested output 'C'; outputs are 'A', 'B'"):
-        requested_outputs("m", asking("C"), OUTPUTS)
+        requested_outputs("m", asking("C"), OUTPUTS, Regions())
     with pytest.raises(InvalidArgument, match="output 'A' is requested twice"):
-        requested_outputs("m", asking("A", "A"), OUTPUTS)
+        requested_outputs("m", asking("A", "A"), OUTPUTS, Regions())
     request = asking("A")
     request.outputs[0].parameters["classification"].int64_param = 3
     with pytest.raises(InvalidArgument, match="'classification' is not offered"):
-        requested_outputs("m", request, OUTPUTS)
+        requested_outputs("m", request, OUTPUTS, Regions())
 
 
 BASE = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -123,7 +124,7 @@ BASE = np.arange(8, dtype=np.float32).reshape(2, 4)
 )
 def test_w15_outputs_are_c_order_and_little_endian(array: Any) -> None:
     checked = check_output("m", OUTPUTS["A"], array)
-    raw = encode_response("m", "", [(OUTPUTS["A"], checked)]).raw_output_contents[0]
+    raw = encode_response("m", "", [(Wanted(OUTPUTS["A"]), checked)]).raw_output_contents[0]
     assert np.frombuffer(raw, "<f4").tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
@@ -145,10 +146,10 @@ def test_w15_what_a_hook_returns_is_checked(name: str, value: Any, complaint: st
 
 def test_bytes_outputs_take_bytes_and_text_only() -> None:
     array = np.array([b"\xff\0", "é", b""], object)
-    raw = encode_response("m", "", [(OUTPUTS["B"], array)]).raw_output_contents[0]
+    raw = encode_response("m", "", [(Wanted(OUTPUTS["B"]), array)]).raw_output_contents[0]
     assert raw == b"\x02\0\0\0\xff\0" + b"\x02\0\0\0\xc3\xa9" + b"\0\0\0\0"
     with pytest.raises(InternalError, match="model 'm': output 'B' holds int"):
-        encode_response("m", "", [(OUTPUTS["B"], np.array([1], object))])
+        encode_response("m", "", [(Wanted(OUTPUTS["B"]), np.array([1], object))])
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ from reactant_worker.rpc.counted import CountedInfer
 from reactant_worker.rpc.infer import InferPath
 from reactant_worker.rpc.inference import InferenceServicer
 from reactant_worker.rpc.logsettings import LogSettings
+from reactant_worker.rpc.regions import Regions
 
 _log = logs.get_logger(__name__)
 
@@ -128,6 +129,7 @@ class Worker:
         if config.model_control_mode != "explicit":
             self._startup = found
             self._loader.announce(found)
+        regions = Regions()
         servicer = InferenceServicer(
             catalog=self._catalog,
             repository=self._repository,
@@ -139,12 +141,14 @@ class Worker:
                     hook_pool=self._hook_pool,
                     metrics=self._metrics,
                     clock=SYSTEM_CLOCK,
+                    regions=regions,
                     max_response_bytes=config.grpc.max_send_msg_bytes,
                 ),
                 catalog=self._catalog,
                 metrics=self._metrics,
                 clock=SYSTEM_CLOCK,
             ),
+            regions=regions,
             log_settings=LogSettings(os.environ.get(logs.FORMAT_VARIABLE, "default")),
             ready=lambda: self.ready,
             totals=self._totals,

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reactant_core.bundle.manifest import TensorSpec
-from reactant_core.errors import InvalidArgument, ModelNotFound
+from reactant_core.errors import InvalidArgument
 from reactant_core.wire import TYPED_FIELDS, unframe_bytes
 from reactant_proto import inference_pb2 as pb
+from reactant_worker.rpc.regions import Regions, Window
 
 _MAX_BYTES = (1 << 63) - 1
-UNKNOWN_REGION_KEY = "reactant-unknown-region"
 
 
 def decode_inputs(
-    model: str, request: pb.ModelInferRequest, specs: Mapping[str, TensorSpec]
+    model: str, request: pb.ModelInferRequest, specs: Mapping[str, TensorSpec], regions: Regions
 ) -> dict[str, NDArray[Any]]:
     """Checks every input of a request against `specs` and returns name → array.
 
@@ -29,32 +29,39 @@ def decode_inputs(
     for a shared-memory region that is not registered.
     """
     raw = request.raw_input_contents
-    tensors = request.inputs
-    if raw and len(raw) != len(tensors):
-        raise InvalidArgument(
-            f"model '{model}': {len(raw)} raw_input_contents for {len(tensors)} inputs; "
-            "raw contents need exactly one entry per input"
-        )
     arrays: dict[str, NDArray[Any]] = {}
-    for position, tensor in enumerate(tensors):
+    inline = 0
+    for tensor in request.inputs:
         name = tensor.name
         spec = specs.get(name)
         if spec is None:
             raise InvalidArgument(_unexpected(model, name, specs))
         if name in arrays:
             raise InvalidArgument(f"model '{model}': input '{name}' is given twice")
+        window = None
         if tensor.parameters:
-            refuse_region(model, f"input '{name}'", tensor.parameters)
+            window = regions.window(f"model '{model}': input '{name}': ", tensor.parameters)
         try:
             shape = _check_shape(tensor, spec)
+            if window is not None:
+                arrays[name] = _from_window(tensor, window, spec, shape)
+                continue
             if raw:
                 if tensor.HasField("contents"):
                     raise InvalidArgument("has typed contents beside raw_input_contents; use one of the two")
-                arrays[name] = _from_raw(raw[position], spec, shape)
+                if inline >= len(raw):
+                    raise InvalidArgument(f"has no entry among {len(raw)} raw_input_contents")
+                arrays[name] = _from_raw(raw[inline], spec, shape)
             else:
                 arrays[name] = _from_typed(tensor, spec, shape)
+            inline += 1
         except InvalidArgument as error:
             raise InvalidArgument(f"model '{model}': input '{name}' {error.message}") from None
+    if raw and len(raw) != inline:
+        raise InvalidArgument(
+            f"model '{model}': {len(raw)} raw_input_contents for {inline} inputs; "
+            "raw contents need exactly one entry per input that is not in shared memory"
+        )
     if len(arrays) != len(specs):
         missing = ", ".join(f"'{name}'" for name in specs if name not in arrays)
         raise InvalidArgument(f"model '{model}': missing input {missing}")
@@ -139,23 +146,18 @@ def _check_shape(tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec
     return shape
 
 
-def refuse_region(model: str, what: str, parameters: Mapping[str, pb.InferParameter]) -> None:
-    """Raises ModelNotFound when a tensor's parameters name a shared-memory region: none is registered.
-
-    InvalidArgument when the name is not text.
-    """
-    region = parameters.get("shared_memory_region")
-    if region is None:
-        return
-    if region.WhichOneof("parameter_choice") != "string_param" or not region.string_param:
-        raise InvalidArgument(f"model '{model}': {what}: 'shared_memory_region' must be a string, not empty")
-    name = region.string_param
-    # The name travels in a header, which takes printable ASCII only and not much of it.
-    header = name.encode("unicode_escape").decode("ascii")[:256]
-    raise ModelNotFound(
-        f"model '{model}': {what}: shared-memory region '{name}' is not registered",
-        trailers=((UNKNOWN_REGION_KEY, header),),
-    )
+def _from_window(
+    tensor: pb.ModelInferRequest.InferInputTensor, window: Window, spec: TensorSpec, shape: tuple[int, ...]
+) -> NDArray[Any]:
+    if tensor.HasField("contents"):
+        raise InvalidArgument("has typed contents and a shared-memory region; use one of the two")
+    expected = math.prod(shape) * spec.dtype.itemsize
+    if spec.dtype.kserve != "BYTES" and window.size != expected:
+        # Before anything is read.
+        raise InvalidArgument(
+            f"has {window.size} bytes of shared memory, shape {list(shape)} takes {expected}"
+        )
+    return _from_raw(window.read(), spec, shape)
 
 
 def _from_raw(raw: bytes, spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -13,7 +13,14 @@ from reactant_worker.models.served import ServedModel
 
 PLATFORM = "stablehlo"
 SERVER_NAME = "reactantserver"
-EXTENSIONS = ("model_configuration", "model_repository", "statistics", "parameters", "logging")
+EXTENSIONS = (
+    "model_configuration",
+    "model_repository",
+    "statistics",
+    "parameters",
+    "logging",
+    "system_shared_memory",
+)
 
 
 def metadata(model: ServedModel) -> pb.ModelMetadataResponse:

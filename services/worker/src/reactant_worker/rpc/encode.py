@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +13,29 @@ from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InternalError, InvalidArgument
 from reactant_core.wire import frame_bytes
 from reactant_proto import inference_pb2 as pb
-from reactant_worker.rpc.decode import refuse_region
+from reactant_worker.rpc.regions import BYTE_SIZE, OFFSET, REGION, Regions, Window
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An output a request asks for, and the shared memory it goes to, None for the response itself."""
+
+    spec: TensorSpec
+    window: Window | None = None
 
 
 def requested_outputs(
-    model: str, request: pb.ModelInferRequest, specs: Mapping[str, TensorSpec]
-) -> Sequence[TensorSpec]:
+    model: str, request: pb.ModelInferRequest, specs: Mapping[str, TensorSpec], regions: Regions
+) -> Sequence[Wanted]:
     """The outputs a request asks for, in its order; all of them when it lists none.
 
-    Raises InvalidArgument for an unknown or repeated name and for an option that is not offered.
+    Raises InvalidArgument for an unknown or repeated name and for an option that is not offered,
+    ModelNotFound for a shared-memory region that is not registered.
     """
     if not request.outputs:
-        return tuple(specs.values())
-    chosen: dict[str, TensorSpec] = {}
+        return [Wanted(spec) for spec in specs.values()]
+    chosen: dict[str, Wanted] = {}
     for output in request.outputs:
         name = output.name
         spec = specs.get(name)
@@ -37,19 +48,34 @@ def requested_outputs(
             raise InvalidArgument(f"model '{model}': output '{name}' is requested twice")
         if "classification" in output.parameters:
             raise InvalidArgument(f"model '{model}': output '{name}': 'classification' is not offered")
-        refuse_region(model, f"output '{name}'", output.parameters)
-        chosen[name] = spec
-    return tuple(chosen.values())
+        window = regions.window(f"model '{model}': output '{name}': ", output.parameters)
+        chosen[name] = Wanted(spec, window)
+    return list(chosen.values())
 
 
 def encode_response(
-    model: str, request_id: str, outputs: Sequence[tuple[TensorSpec, NDArray[Any]]]
+    model: str, request_id: str, outputs: Sequence[tuple[Wanted, NDArray[Any]]]
 ) -> pb.ModelInferResponse:
-    """Builds the response; `request_id` is echoed verbatim."""
+    """Builds the response; `request_id` is echoed verbatim.
+
+    Every output has a raw slot; that of one in shared memory is empty, and its parameters say where
+    it went. Raises InvalidArgument when it does not fit there.
+    """
     response = pb.ModelInferResponse(model_name=model, model_version="1", id=request_id)
-    for spec, array in outputs:
-        response.outputs.add(name=spec.name, datatype=spec.dtype.kserve, shape=array.shape)
-        response.raw_output_contents.append(_raw(model, spec, array))
+    for wanted, array in outputs:
+        spec, window = wanted.spec, wanted.window
+        output = response.outputs.add(name=spec.name, datatype=spec.dtype.kserve, shape=array.shape)
+        raw = _raw(model, spec, array)
+        if window is not None:
+            try:
+                window.write(raw)
+            except InvalidArgument as error:
+                raise InvalidArgument(f"model '{model}': output '{spec.name}' {error.message}") from None
+            output.parameters[REGION].string_param = window.region.name
+            output.parameters[BYTE_SIZE].int64_param = len(raw)
+            output.parameters[OFFSET].int64_param = window.offset
+            raw = b""
+        response.raw_output_contents.append(raw)
     return response
 
 

@@ -27,6 +27,7 @@ from reactant_worker.rpc.admission import Admission
 from reactant_worker.rpc.decode import BatchRows, batch_rows, check_batch, decode_inputs
 from reactant_worker.rpc.encode import check_output, encode_response, requested_outputs
 from reactant_worker.rpc.parameters import RequestParameters, parse_parameters
+from reactant_worker.rpc.regions import Regions
 
 _log = get_logger(__name__)
 
@@ -53,6 +54,7 @@ class InferPath:
         hook_pool: WorkPool,
         metrics: WorkerMetrics,
         clock: Clock,
+        regions: Regions,
         max_response_bytes: int,
     ) -> None:
         self._catalog = catalog
@@ -61,6 +63,7 @@ class InferPath:
         self._hook_pool = hook_pool
         self._metrics = metrics
         self._clock = clock
+        self._regions = regions
         self._max_response_bytes = max_response_bytes
 
     async def infer(
@@ -104,8 +107,8 @@ class InferPath:
     ) -> pb.ModelInferResponse:
         entry, model, request = call.entry, call.model, call.request
         hooks = model.hooks
-        wanted = requested_outputs(model.name, request, model.client_outputs)
-        tensors: Mapping[str, Any] = decode_inputs(model.name, request, model.client_inputs)
+        wanted = requested_outputs(model.name, request, model.client_outputs, self._regions)
+        tensors: Mapping[str, Any] = decode_inputs(model.name, request, model.client_inputs, self._regions)
         details = HookRequest(request.id, parameters.custom, parameters.priority, deadline)
         client_batch: BatchRows | None = None
         hooked = hooks is not None and hooks.preprocess is not None
@@ -141,7 +144,7 @@ class InferPath:
         if hooks is not None and hooks.postprocess is not None:
             returned = await self._hook_pool.run(hooks.run, "postprocess", answer, details)
             answer = _checked(model, "postprocess", returned, tuple(model.client_outputs.values()))
-        response = encode_response(model.name, request.id, [(spec, answer[spec.name]) for spec in wanted])
+        response = encode_response(model.name, request.id, [(w, answer[w.spec.name]) for w in wanted])
         # Checked here too, not by the transport alone: what the client sees is what is counted.
         size = response.ByteSize()
         if size > self._max_response_bytes:

@@ -33,6 +33,7 @@ from reactant_worker.rpc import describe
 from reactant_worker.rpc.counted import CountedInfer
 from reactant_worker.rpc.ipc import same_ipc_namespace
 from reactant_worker.rpc.logsettings import LogSettings
+from reactant_worker.rpc.regions import Regions
 from reactant_worker.rpc.stream import answer_stream
 
 _log = get_logger(__name__)
@@ -41,7 +42,7 @@ Response = TypeVar("Response")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 _NO_DEADLINE_SECONDS = 1e9
-_NO_SHARED_MEMORY = "shared memory is not offered by this version; send tensors in the request"
+_NO_CUDA_SHARED_MEMORY = "CUDA shared memory is not offered; register system shared memory instead"
 
 
 def seconds_remaining(context: Context) -> float | None:
@@ -83,6 +84,7 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         catalog: Catalog,
         repository: Repository,
         infer: CountedInfer,
+        regions: Regions,
         log_settings: LogSettings,
         ready: Callable[[], bool],
         totals: Callable[[Entry], EngineStatistics],
@@ -93,6 +95,7 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         self._catalog = catalog
         self._repository = repository
         self._infer = infer
+        self._regions = regions
         self._log_settings = log_settings
         self._ready = ready
         self._totals = totals
@@ -218,18 +221,26 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def SystemSharedMemoryStatus(
         self, request: pb.SystemSharedMemoryStatusRequest, context: Context
     ) -> pb.SystemSharedMemoryStatusResponse:
-        return pb.SystemSharedMemoryStatusResponse()
+        regions = [self._regions.get(request.name)] if request.name else self._regions
+        response = pb.SystemSharedMemoryStatusResponse()
+        for region in regions:
+            status = response.regions[region.name]
+            status.name, status.key = region.name, region.key
+            status.offset, status.byte_size = region.offset, region.size
+        return response
 
     @answers
     async def SystemSharedMemoryRegister(
         self, request: pb.SystemSharedMemoryRegisterRequest, context: Context
     ) -> pb.SystemSharedMemoryRegisterResponse:
-        raise Unimplemented(_NO_SHARED_MEMORY)
+        self._regions.register(request.name, request.key, request.offset, request.byte_size)
+        return pb.SystemSharedMemoryRegisterResponse()
 
     @answers
     async def SystemSharedMemoryUnregister(
         self, request: pb.SystemSharedMemoryUnregisterRequest, context: Context
     ) -> pb.SystemSharedMemoryUnregisterResponse:
+        self._regions.unregister(request.name)
         return pb.SystemSharedMemoryUnregisterResponse()
 
     @answers
@@ -242,13 +253,13 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def CudaSharedMemoryRegister(
         self, request: pb.CudaSharedMemoryRegisterRequest, context: Context
     ) -> pb.CudaSharedMemoryRegisterResponse:
-        raise Unimplemented(f"CUDA {_NO_SHARED_MEMORY}")
+        raise Unimplemented(_NO_CUDA_SHARED_MEMORY)
 
     @answers
     async def CudaSharedMemoryUnregister(
         self, request: pb.CudaSharedMemoryUnregisterRequest, context: Context
     ) -> pb.CudaSharedMemoryUnregisterResponse:
-        raise Unimplemented(f"CUDA {_NO_SHARED_MEMORY}")
+        raise Unimplemented(_NO_CUDA_SHARED_MEMORY)
 
     @answers
     async def TraceSetting(
