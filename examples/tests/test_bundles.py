@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reactant_core.bundle.manifest import TensorSpec
-from reactant_core.bundle.repository import Bundle, ProgramKey, find_bundles, read_bundle
+from reactant_core.bundle.repository import Bundle, ProgramKey, read_bundle, scan_repository
 from reactant_core.bundle.signature import check_signature
 from reactant_examples.build import main
 from reactant_examples.digits.data import split_digits
@@ -32,7 +32,7 @@ def program_faults(bundle: Bundle) -> list[str]:
 
 
 def test_the_model_directory_holds_the_two_models(bundles: Path) -> None:
-    assert list(find_bundles([bundles])) == ["digits", "minilm"]
+    assert list(scan_repository([bundles]).bundles) == ["digits", "minilm"]
 
 
 def test_minilm_takes_text_and_gives_vectors(bundles: Path) -> None:

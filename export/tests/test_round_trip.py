@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from reactant_core.bundle.repository import ProgramKey, find_bundles, read_bundle
+from reactant_core.bundle.repository import ProgramKey, read_bundle, scan_repository
 from reactant_core.bundle.signature import check_signature
 from reactant_export import TensorDecl, export_jax, verify_bundle
 from reactant_programs.artifact import read_artifact
@@ -328,4 +328,4 @@ def test_a_bundle_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
 
     assert run(path, np.ones(1, np.float32), batch=1)[0].tolist() == [3.0]
     assert [entry.name for entry in tmp_path.iterdir()] == ["scale"]
-    assert list(find_bundles([tmp_path])) == ["scale"]
+    assert list(scan_repository([tmp_path]).bundles) == ["scale"]

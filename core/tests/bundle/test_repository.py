@@ -10,7 +10,6 @@ import pytest
 from reactant_core.bundle.errors import BundleError
 from reactant_core.bundle.repository import (
     ProgramKey,
-    find_bundles,
     read_bundle,
     scan_repository,
     valid_model_name,
@@ -57,7 +56,7 @@ def test_l4_model_names(name: str, valid: bool) -> None:
 @pytest.mark.parametrize("name", ["a.b-1", "модель", "a b"])
 def test_l4_any_valid_name_is_found_and_read(make_bundle: MakeBundle, name: str) -> None:
     path = make_bundle(name=name)
-    assert find_bundles([path.parent]) == {name: path}
+    assert scan_repository([path.parent]).bundles == {name: path}
     assert read_bundle(path).name == name
 
 
@@ -233,7 +232,7 @@ def test_what_counts_as_a_bundle(make_bundle: MakeBundle, tmp_path: Path) -> Non
     (models / os.fsdecode(b"\xff")).mkdir()
     (models / os.fsdecode(b"\xff") / "manifest.yaml").touch()
     names = ["current", "model-a", "only-hooks", "only-julia", "only-program", "only-weights"]
-    assert list(find_bundles([models]).items()) == [(name, models / name) for name in names]
+    assert list(scan_repository([models]).bundles.items()) == [(name, models / name) for name in names]
     assert faults_of(models / "only-hooks") == ("manifest.yaml: missing",)
     assert read_bundle(models / "model-a").name == "model-a"
 
@@ -257,8 +256,6 @@ def test_a_directory_that_cannot_be_listed_is_not_an_empty_one(
     scan = scan_repository([gone, path.parent])
     assert scan.bundles == {"model-a": path}
     assert scan.unreadable == ((gone, "No such file or directory"),)
-    with pytest.raises(BundleError, match=r"model directory .*gone: No such file or directory"):
-        find_bundles([gone, path.parent])
 
 
 @pytest.mark.slow

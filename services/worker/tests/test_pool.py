@@ -85,6 +85,23 @@ async def test_a_cancelled_call_that_waits_never_runs_and_holds_nothing(pool: Wo
 
 
 @async_test
+async def test_calls_that_come_together_each_get_a_thread() -> None:
+    for _ in range(10):
+        pool = WorkPool(3, "test")
+        # One thread is idle, or on its way there; three calls come before it can wake.
+        await pool.run(int)
+        gates = [Gate(), Gate(), Gate()]
+        running = [asyncio.ensure_future(pool.run(gate)) for gate in gates]
+        for gate in gates:
+            await eventually(gate.entered.is_set)
+        assert pool.running == len(gates)
+        for gate in gates:
+            gate.open()
+        assert await asyncio.gather(*running) == ["through"] * len(gates)
+        pool.close()
+
+
+@async_test
 async def test_a_stuck_call_keeps_nobody_from_leaving() -> None:
     pool = WorkPool(2, "test")
     gates = [Gate(), Gate()]

@@ -23,7 +23,6 @@ __all__ = [
     "ProgramKey",
     "RepositoryScan",
     "content_digest",
-    "find_bundles",
     "read_bundle",
     "scan_repository",
     "valid_model_name",
@@ -113,19 +112,6 @@ def scan_repository(dirs: Sequence[Path]) -> RepositoryScan:
             else:
                 bundles[name] = path
     return RepositoryScan(MappingProxyType(dict(sorted(bundles.items()))), tuple(shadowed), tuple(unreadable))
-
-
-def find_bundles(dirs: Sequence[Path]) -> dict[str, Path]:
-    """Bundle directories by model name, sorted; of two with one name the earlier directory's wins.
-
-    Raises:
-        BundleError: when a model directory cannot be listed. `scan_repository` tells the two kinds
-            of outcome apart, and also which bundles were shadowed.
-    """
-    scan = scan_repository(dirs)
-    if scan.unreadable:
-        raise BundleError(f"model directory {path}: {reason}" for path, reason in scan.unreadable)
-    return dict(scan.bundles)
 
 
 def read_bundle(path: Path) -> Bundle:

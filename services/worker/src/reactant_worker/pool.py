@@ -68,9 +68,10 @@ class WorkPool:
                 raise RuntimeError(f"the {self._name} pool is closed")
             self._jobs[number] = _Job(future, lambda: function(*arguments), tag)
             self._waiting[tag] += 1
-            if self._idle:
+            # A thread that was notified counts as idle until it wakes: compare with the calls, not with 0.
+            if len(self._jobs) <= self._idle or self._started == self._threads:
                 self._changed.notify()
-            elif self._started < self._threads:
+            else:
                 self._started += 1
                 threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
         try:
