@@ -41,8 +41,8 @@ def config(
         raise typer.Exit(EX_CONFIG) from None
     parts = {
         # What stands under `global:` is shown as the worker sees it.
-        "node": [row for row in _rows(node.describe()) if not row[0].startswith("global.")],
-        one.value.name: _rows(one.describe()),
+        "node": [row for row in node.entries() if not row[0].startswith("global.")],
+        one.value.name: list(one.entries()),
     }
     if changed:
         parts = {part: [row for row in rows if row[2] != _DEFAULT] for part, rows in parts.items()}
@@ -65,13 +65,3 @@ def config(
             table.add_row(*row)
         show(table)
     show("Under a supervisor a lone worker listens on public_port and public_metrics_port.")
-
-
-def _rows(description: str) -> list[tuple[str, str, str]]:
-    """Key, value and source of each line `key = value  (source)` of `Effective.describe`."""
-    rows = []
-    for line in description.splitlines():
-        key, _, rest = line.partition(" = ")
-        value, _, source = rest.rpartition("  (")
-        rows.append((key, value, source.removesuffix(")")))
-    return rows

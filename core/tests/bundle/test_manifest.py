@@ -143,7 +143,7 @@ def test_concrete_shapes() -> None:
 def test_what_a_spec_says_of_itself() -> None:
     image, scale = parse_manifest(VISION.encode()).executable_inputs
     logits = parse_manifest(VISION.encode()).executable_outputs[0]
-    assert (image.rank, image.variable_axes, image.row_elements) == (4, (2, 3), None)
-    assert (scale.rank, scale.variable_axes, scale.row_elements) == (0, (), 1)
-    assert (logits.row_elements, logits.kserve_shape()) == (1000, [-1, 1000])
-    assert image.kserve_shape() == [-1, 3, -1, -1]
+    assert (image.rank, image.variable_axes) == (4, (2, 3))
+    assert (scale.rank, scale.variable_axes) == (0, ())
+    assert logits.dims == (-1, 1000)
+    assert image.dims == (-1, 3, -1, -1)

@@ -26,6 +26,7 @@ class Gated:
         self.started = threading.Semaphore(0)
         self.gate = threading.Semaphore(0)
         self.fail = False
+        self.short = False
 
     def execute(
         self, size: int, variant: int | None, requests: Sequence[Arrays], rows: Sequence[int]
@@ -35,6 +36,8 @@ class Gated:
         assert self.gate.acquire(timeout=10)
         if self.fail:
             raise RuntimeError("device on fire")
+        if self.short:
+            return [], ExecutionTimes(0.0, 0.001, 0.0)
         return [(inputs[0] * 2,) for inputs in requests], ExecutionTimes(0.0, 0.001, 0.0)
 
 
@@ -143,6 +146,24 @@ def test_a_failed_execution_fails_its_requests_only(
     engine.submit([submission("second")])
     recorder.wait(1)
     assert isinstance(recorder.outcomes["second"], Completed)
+
+
+def test_a_runnable_that_answers_too_few_fails_its_requests_only(
+    engine: Dispatcher, runnable: Gated, recorder: Recorder
+) -> None:
+    runnable.short = True
+    occupy(engine, runnable)
+    runnable.gate.release()
+    recorder.wait(1)
+    failure = recorder.outcomes["first"]
+    assert isinstance(failure, InternalError)
+    assert "dispatch failed" in failure.message
+    runnable.short = False
+    runnable.gate.release()
+    engine.submit([submission("second")])
+    recorder.wait(1)
+    assert isinstance(recorder.outcomes["second"], Completed)
+    assert engine.alive
 
 
 def test_detaching_answers_what_waits(engine: Dispatcher, runnable: Gated, recorder: Recorder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
@@ -37,17 +36,6 @@ class TensorSpec:
     def variable_axes(self) -> tuple[int, ...]:
         """Indices of the axes written -1; the batch axis is not one of them."""
         return tuple(i for i, size in enumerate(self.dims) if size < 0 and i != self.batch_axis)
-
-    @property
-    def row_elements(self) -> int | None:
-        """Elements per row (all elements when there is no batch axis); None with variable axes."""
-        if self.variable_axes:
-            return None
-        return math.prod(size for i, size in enumerate(self.dims) if i != self.batch_axis)
-
-    def kserve_shape(self) -> list[int]:
-        """The shape ModelMetadata reports: -1 for the batch axis and for variable axes."""
-        return list(self.dims)
 
 
 def concrete_shape(

@@ -11,6 +11,7 @@ from typing import TextIO, cast
 
 from reactant_core import lifecycle
 from reactant_core.config import ConfigError, Effective, NodeConfig, load_node_config
+from reactant_core.config.effective import DEFAULT
 from reactant_core.logs import configure_logs, get_logger, set_level
 from reactant_core.net import format_address
 from reactant_policy.restarts import EX_CONFIG, RestartPolicy
@@ -106,7 +107,5 @@ def _listeners(plan: NodePlan) -> tuple[Listener, Listener]:
 
 def _what_was_set(node: Effective[NodeConfig]) -> str:
     """The values that are not built in, with their sources."""
-    lines = [
-        " ".join(line.split()) for line in node.describe().splitlines() if not line.endswith("(default)")
-    ]
-    return "; ".join(lines) if lines else "all defaults"
+    said = [f"{key} = {value} ({source})" for key, value, source in node.entries() if source != DEFAULT]
+    return "; ".join(said) or "all defaults"

@@ -46,7 +46,7 @@ from reactant_worker.rpc.regions import Regions
 
 _log = logs.get_logger(__name__)
 
-EX_OK, EX_FAILED, EX_CONFIG = 0, 1, 78
+EX_OK, EX_CONFIG = 0, 78
 """Exit codes; 78 (sysexits' EX_CONFIG) tells a supervisor that a restart cannot help."""
 
 _STOP_GRACE_SECONDS = 1.0

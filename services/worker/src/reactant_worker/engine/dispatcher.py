@@ -155,16 +155,20 @@ class Dispatcher:
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
+            dispatch, submissions, attached = work
             self._busy = True
             try:
-                self._dispatch(*work)
-            except Exception:
-                # Nothing of ours should get here; if it does, the other models' requests go on.
-                _log.exception("dispatch failed", model=work[0].model)
-            finally:
-                self._busy = False
+                outcomes = self._dispatch(dispatch, submissions, attached)
+            except Exception as error:
+                # Nothing of ours should get here; if it does, these requests fail and all others go on.
+                _log.exception("dispatch failed", model=dispatch.model)
+                outcomes = [(s, InternalError(f"dispatch failed: {error}")) for s in submissions]
+            self._busy = False
+            self._deliver(outcomes)
 
-    def _dispatch(self, dispatch: Dispatch, submissions: list[Submission], attached: _Attached) -> None:
+    def _dispatch(
+        self, dispatch: Dispatch, submissions: list[Submission], attached: _Attached
+    ) -> list[tuple[Submission, Outcome]]:
         now = self._clock.monotonic()
         alive = [s for s in submissions if s.deadline is None or s.deadline > now]
         outcomes: list[tuple[Submission, Outcome]] = [
@@ -174,7 +178,7 @@ class Dispatcher:
         ]
         if alive:
             outcomes += self._execute(dispatch, alive, attached, now)
-        self._deliver(outcomes)
+        return outcomes
 
     def _next(self) -> tuple[Dispatch, list[Submission], _Attached] | None:
         with self._work:
