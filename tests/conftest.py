@@ -16,9 +16,18 @@ sys.path.insert(0, str(ROOT))
 pytest.register_assert_rewrite("tests.support", "tests.conformance")
 
 from tests.support.busy import unique  # noqa: E402
+from tests.support.fleet import Fleet, gateway_process  # noqa: E402
 from tests.support.hooklog import HookLog  # noqa: E402
 from tests.support.process import ServerProcess, worker_process  # noqa: E402
-from tests.support.settings import EXPECTED_ERRORS, HOOK_THREADS, SHARED_MODELS, TRANSPORTS  # noqa: E402
+from tests.support.settings import (  # noqa: E402
+    EXPECTED_ERRORS,
+    GATEWAY,
+    HOOK_THREADS,
+    REPLICAS,
+    SERVERS,
+    SHARED_MODELS,
+    TRANSPORTS,
+)
 from tests.support.shared import SharedServer  # noqa: E402
 from tests.support.target import Target  # noqa: E402
 
@@ -56,20 +65,26 @@ def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session", params=SERVERS)
+def server_kind(request: pytest.FixtureRequest) -> str:
+    """Each server that has the surface."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
-def hook_log(workspace: Path, transport: str) -> HookLog:
-    """What the hooks of the shared worker note."""
-    return HookLog(workspace / f"hooks-{transport}.txt")
+def hook_log(workspace: Path, server_kind: str) -> HookLog:
+    """What the hooks of the shared server note, on all of its workers."""
+    return HookLog(workspace / f"hooks-{server_kind}.txt")
 
 
 @pytest.fixture(scope="session")
 def _server(
-    workspace: Path, fixtures: Path, cache: Path, transport: str, hook_log: HookLog
+    workspace: Path, fixtures: Path, cache: Path, server_kind: str, hook_log: HookLog
 ) -> Iterator[SharedServer]:
-    def make() -> ServerProcess:
+    def worker(transport: str) -> ServerProcess:
         return worker_process(
             [fixtures],
-            log=workspace / f"{unique('worker-' + transport)}.log",
+            log=workspace / f"{unique(server_kind)}.log",
             cache=cache,
             include=SHARED_MODELS,
             environ={
@@ -79,14 +94,28 @@ def _server(
             },
         )
 
-    with SharedServer(f"worker-{transport}", make, EXPECTED_ERRORS) as server:
+    def make() -> ServerProcess | Fleet:
+        if server_kind != GATEWAY:
+            return worker(server_kind.removeprefix("worker-"))
+        workers = [worker("native") for _ in range(REPLICAS)]
+        return Fleet(gateway_process(workers, log=workspace / f"{unique('gateway')}.log"), workers)
+
+    with SharedServer(server_kind, make, EXPECTED_ERRORS) as server:
         yield server
 
 
 @pytest.fixture
 def target(_server: SharedServer) -> Target:
-    """A running server with default limits; tests leave it as they found it.
-
-    Only how it is started is about workers: whatever serves the same surface can stand here.
-    """
+    """A running server with default limits; tests leave it as they found it."""
     return _server.running()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "worker_only(reason): about a worker itself, not about the surface")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    marker = item.get_closest_marker("worker_only")
+    chosen = getattr(item, "callspec", None)
+    if marker is not None and chosen is not None and chosen.params.get("server_kind") == GATEWAY:
+        pytest.skip(f"on a worker only: {marker.args[0]}")

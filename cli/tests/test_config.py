@@ -67,3 +67,45 @@ def test_all_faults_at_once_and_exit_code_78() -> None:
     assert (result.exit_code, result.stdout) == (78, "")
     assert "REACTANT_PUBLIC_PORT" in result.stderr
     assert "did you mean INFERENCE_SERVER_SCHEDULER_DISCIPLINE" in result.stderr
+
+
+def test_the_configuration_of_a_gateway(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yml"
+    file.write_text("endpoints: [a:8080]\nscheduling:\n  mode: least_outstanding\n")
+    environ = {"REACTANT_GATEWAY_LISTEN_PORT": "9001", "REACTANT_GATEWAY_WORKERS": "b:8080"}
+    result = reactant("gateway", "--json", "--gateway-file", str(file), **environ)
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert list(document) == ["gateway"]
+    assert document["gateway"]["endpoints"] == {"value": "[a:8080]", "source": f"{file}:1"}
+    assert document["gateway"]["listen.port"] == {"value": "9001", "source": "REACTANT_GATEWAY_LISTEN_PORT"}
+    assert document["gateway"]["scheduling.mode"]["source"] == f"{file}:3"
+    assert (
+        result.stderr
+        == f"reactant: REACTANT_GATEWAY_WORKERS is not followed: {file} owns the list of endpoints\n"
+    )
+
+    table = reactant("gateway", "--changed", REACTANT_GATEWAY_FILE=str(file)).stdout
+    assert "least_outstanding" in table
+    assert "worker_client" not in table
+
+
+def test_faults_of_a_gateway_and_its_own_alone() -> None:
+    result = reactant("gateway", REACTANT_GATEWAY_SCHEDULING_MOD="x", REACTANT_PUBLIC_PORT="0")
+    assert (result.exit_code, result.stdout) == (78, "")
+    assert "did you mean REACTANT_GATEWAY_SCHEDULING_MODE?" in result.stderr
+    assert "REACTANT_PUBLIC_PORT" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gateway", "--worker", "a"),
+        ("gateway", "--node-file", "n.yaml"),
+        ("node", "--gateway-file", "g.yml"),
+        ("registry",),
+    ],
+)
+def test_what_has_no_meaning_is_refused(arguments: tuple[str, ...]) -> None:
+    result = reactant(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")

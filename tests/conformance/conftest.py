@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 from tests.support.busy import steps_for, unique
+from tests.support.fleet import Fleet, gateway_process
 from tests.support.hooklog import HookLog
 from tests.support.process import ServerProcess, worker_process
-from tests.support.settings import EXPECTED_ERRORS, FEW_HOOK_THREADS, MESSAGE_LIMIT, ODD_NAMES, QUEUE_DEPTH
+from tests.support.settings import (
+    EXPECTED_ERRORS,
+    FEW_HOOK_THREADS,
+    GATEWAY,
+    MESSAGE_LIMIT,
+    ODD_NAMES,
+    QUEUE_DEPTH,
+    REPLICAS,
+)
 from tests.support.shared import SharedServer
 from tests.support.target import Target
 
@@ -33,19 +42,22 @@ def odd_names(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def explicit_log(workspace: Path, transport: str) -> HookLog:
-    """What the hooks of the explicit worker note."""
-    return HookLog(workspace / f"hooks-explicit-{transport}.txt")
+def explicit_log(workspace: Path, server_kind: str) -> HookLog:
+    """What the hooks of the explicit server note, on all of its workers."""
+    return HookLog(workspace / f"hooks-explicit-{server_kind}.txt")
 
 
 @pytest.fixture(scope="session")
 def _explicit_server(
-    workspace: Path, fixtures: Path, odd_names: Path, cache: Path, transport: str, explicit_log: HookLog
+    workspace: Path, fixtures: Path, odd_names: Path, cache: Path, server_kind: str, explicit_log: HookLog
 ) -> Iterator[SharedServer]:
-    def make() -> ServerProcess:
+    def log() -> Path:
+        return workspace / f"{unique('explicit-' + server_kind)}.log"
+
+    def worker(transport: str) -> ServerProcess:
         return worker_process(
             [fixtures, odd_names],
-            log=workspace / f"{unique('explicit-' + transport)}.log",
+            log=log(),
             cache=cache,
             environ={
                 **explicit_log.environ,
@@ -58,8 +70,18 @@ def _explicit_server(
             },
         )
 
+    def make() -> ServerProcess | Fleet:
+        if server_kind != GATEWAY:
+            return worker(server_kind.removeprefix("worker-"))
+        workers = [worker("native") for _ in range(REPLICAS)]
+        limits = {
+            "REACTANT_GATEWAY_GRPC_MAX_RECV_MSG_BYTES": str(MESSAGE_LIMIT),
+            "REACTANT_GATEWAY_GRPC_MAX_SEND_MSG_BYTES": str(MESSAGE_LIMIT),
+        }
+        return Fleet(gateway_process(workers, log=log(), environ=limits), workers)
+
     expected = (*EXPECTED_ERRORS, "model failed to load")
-    with SharedServer(f"explicit-{transport}", make, expected) as server:
+    with SharedServer(f"explicit-{server_kind}", make, expected) as server:
         yield server
 
 

@@ -16,6 +16,7 @@ from tests.support.target import Target
 from reactant_core.testing import eventually_sync
 
 ARRIVALS = 20
+"""At each worker."""
 AT_ONCE = 0.25
 """The rule is 100 ms; the rest is left to a machine that does other things beside."""
 
@@ -41,15 +42,16 @@ def loaded(explicit: Target) -> Iterator[Target]:
 def test_q4_queued_for_the_device(loaded: Target, explicit_log: HookLog) -> None:
     long = steps_for(2.0, loaded.client)
     with busy_device(loaded, explicit_log, long):
-        arrived = [loaded.client.start_infer(slow(1)) for _ in range(ARRIVALS)]
-        eventually_sync(lambda: sum(one.done() for one in arrived) == ARRIVALS - QUEUE_DEPTH, 1.5)
-        assert loaded.depth("slow") == QUEUE_DEPTH
+        arrived = [loaded.client.start_infer(slow(1)) for _ in range(ARRIVALS * loaded.replicas)]
+        room = QUEUE_DEPTH * loaded.replicas
+        eventually_sync(lambda: sum(one.done() for one in arrived) == len(arrived) - room, 1.5)
+        assert loaded.depth("slow") == room
         # A full queue is one model's affair.
         loaded.client.infer(slow_hook(0)).ok()
 
     outcomes = replies(arrived)
     refused = [reply for reply in outcomes if reply.code is not grpc.StatusCode.OK]
-    assert len(outcomes) - len(refused) == QUEUE_DEPTH
+    assert len(outcomes) - len(refused) == room
     for reply in refused:
         assert_refused(reply)
     loaded.assert_well()
@@ -59,12 +61,13 @@ def test_q4_queued_for_the_device(loaded: Target, explicit_log: HookLog) -> None
 def test_q4_queued_for_a_hook_thread(loaded: Target, explicit_log: HookLog) -> None:
     """Running is also who is in a hook: the bound is about those who wait."""
     with busy_hooks(loaded, explicit_log, FEW_HOOK_THREADS, 3.0):
-        arrived = [loaded.client.start_infer(slow_hook(0)) for _ in range(ARRIVALS)]
-        eventually_sync(lambda: sum(one.done() for one in arrived) >= ARRIVALS - QUEUE_DEPTH, 2.5)
+        arrived = [loaded.client.start_infer(slow_hook(0)) for _ in range(ARRIVALS * loaded.replicas)]
+        room = QUEUE_DEPTH * loaded.replicas
+        eventually_sync(lambda: sum(one.done() for one in arrived) >= len(arrived) - room, 2.5)
 
     outcomes = replies(arrived)
     refused = [reply for reply in outcomes if reply.code is not grpc.StatusCode.OK]
-    assert len(outcomes) - len(refused) == QUEUE_DEPTH
+    assert len(outcomes) - len(refused) == room
     for reply in refused:
         assert_refused(reply)
     loaded.assert_well()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.conformance.test_reflection import SERVICES, listed
+from tests.conformance.test_reflection import listed, services
 from tests.support.messages import arrays, echo, floats
 from tests.support.target import Target
 
@@ -27,7 +27,7 @@ def test_m6_hook_that_registers_kserves_messages(with_kserve: Target) -> None:
         outputs = arrays(with_kserve.client.infer(echo(model="imports_kserve")).ok())
         np.testing.assert_array_equal(outputs["Y"], floats(1, start=1.0))
 
-    assert listed(with_kserve) == SERVICES
+    assert listed(with_kserve) == services(with_kserve)
     with_kserve.assert_well()
 
 

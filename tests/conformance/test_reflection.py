@@ -17,6 +17,13 @@ SERVICES = {
     "inference.GRPCInferenceService",
 }
 
+WORKER_SERVICES = SERVICES | {"reactant.ControlService"}
+
+
+def services(target: Target) -> set[str]:
+    """What the port must serve."""
+    return SERVICES if target.behind_gateway else WORKER_SERVICES
+
 
 def asked(target: Target, **question: str) -> rpb.ServerReflectionResponse:
     stub = reflection_pb2_grpc.ServerReflectionStub(target.client.channel)
@@ -33,7 +40,7 @@ def listed(target: Target) -> set[str]:
 
 
 def test_every_service_is_listed(target: Target) -> None:
-    assert listed(target) == SERVICES
+    assert listed(target) == services(target)
 
 
 Files = dict[str, descriptor_pb2.FileDescriptorProto]
@@ -52,7 +59,7 @@ def _fetch(target: Target, files: Files, **question: str) -> None:
 def test_every_service_can_be_described(target: Target) -> None:
     """What a client such as grpcurl does: fetch the files and build the messages from them."""
     files: Files = {}
-    for service in sorted(SERVICES):
+    for service in sorted(services(target)):
         _fetch(target, files, file_containing_symbol=service)
     pool = descriptor_pool.DescriptorPool()
     for file in files.values():
@@ -61,7 +68,7 @@ def test_every_service_can_be_described(target: Target) -> None:
     theirs = pool.FindServiceByName("inference.GRPCInferenceService")
     own = ours.DESCRIPTOR.services_by_name["GRPCInferenceService"]
     assert {method.name for method in theirs.methods} == {method.name for method in own.methods}
-    for service in SERVICES:
+    for service in services(target):
         assert pool.FindServiceByName(service).methods
 
 

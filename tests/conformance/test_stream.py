@@ -14,6 +14,7 @@ from tests.support.messages import Input, arrays, echo, floats, infer, slow_hook
 from tests.support.target import Target
 
 from reactant_core.testing import eventually_sync
+from reactant_proto import inference_pb2 as pb
 
 WAIT_SECONDS = 20.0
 
@@ -48,6 +49,26 @@ def test_a_bad_message_is_an_error_in_band_and_the_stream_goes_on(target: Target
     assert "'X'" in answers[2].error_message
     assert all(a.infer_response.parameters["triton_final_response"].bool_param for a in answers)
     target.assert_well()
+
+
+def test_what_an_error_in_band_holds(target: Target) -> None:
+    (answer,) = target.client.stub.ModelStreamInfer(iter([infer("nope", id="é")]), timeout=WAIT_SECONDS)
+
+    expected = pb.ModelStreamInferResponse(error_message="model 'nope' is not found")
+    expected.infer_response.model_name, expected.infer_response.id = "nope", "é"
+    expected.infer_response.parameters["triton_final_response"].bool_param = True
+    assert answer == expected
+
+
+@pytest.mark.parametrize("metadata", [(), (("reactant-stream", "1"),)], ids=["without", "with"])
+def test_a_unary_answer_is_final_when_the_request_says_it_is_of_a_stream(
+    target: Target, metadata: tuple[tuple[str, str], ...]
+) -> None:
+    answer = target.client.infer(echo(id="a"), metadata=metadata).ok()
+
+    final = {"triton_final_response": pb.InferParameter(bool_param=True)}
+    assert dict(answer.parameters) == (final if metadata else {})
+    np.testing.assert_array_equal(arrays(answer)["Y"], floats(1, start=1.0))
 
 
 def test_an_empty_stream_ends_at_once(target: Target) -> None:

@@ -31,23 +31,31 @@ def steps_for(seconds: float, client: Client) -> int:
 
 
 @contextmanager
-def busy_device(target: Target, log: HookLog, steps: int) -> Iterator[Pending]:
-    """One execution of `slow` is on the device inside the block; leaving it waits for the answer."""
-    name = unique("busy")
-    pending = target.client.start_infer(slow(steps, id=name))
-    eventually_sync(lambda: log.has(name) and target.depth("slow") == 0, what="the device is busy")
-    assert not pending.done()
+def busy_device(target: Target, log: HookLog, steps: int) -> Iterator[list[Pending]]:
+    """One execution of `slow` is on each device inside the block; leaving it waits for the answers."""
+    names = [unique("busy") for _ in range(target.replicas)]
+    pending = [target.client.start_infer(slow(steps, id=name)) for name in names]
+    eventually_sync(
+        lambda: all(map(log.has, names)) and target.depth("slow") == 0, what="the devices are busy"
+    )
+    assert still_running(pending)
     try:
         yield pending
     finally:
-        pending.reply().ok()
+        for one in pending:
+            one.reply().ok()
         target.assert_quiet()
+
+
+def still_running(pending: list[Pending]) -> bool:
+    """None of them has its outcome."""
+    return not any(one.done() for one in pending)
 
 
 @contextmanager
 def busy_hooks(target: Target, log: HookLog, threads: int, seconds: float) -> Iterator[list[Pending]]:
-    """So many hooks of `slow_hook` sleep inside the block; leaving it waits for their answers."""
-    names = [unique("busy-hook") for _ in range(threads)]
+    """So many hooks of `slow_hook` sleep on each worker inside the block; leaving it waits for them."""
+    names = [unique("busy-hook") for _ in range(threads * target.replicas)]
     pending = [target.client.start_infer(slow_hook(seconds, id=name)) for name in names]
     eventually_sync(lambda: all(log.has(f"begin {name}") for name in names), what="the hooks are busy")
     try:

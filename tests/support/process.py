@@ -66,6 +66,7 @@ class ServerProcess:
         self.command = (sys.executable, *command)
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith(_OURS)} | dict(environ)
         self.log = log
+        self.replicas = 1
         self.port = port
         self.http_port = http_port
         self._process: subprocess.Popen[bytes] | None = None

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 TRANSPORTS = ("native", "grpcio")
 
+GATEWAY = "gateway"
+SERVERS = (*(f"worker-{transport}" for transport in TRANSPORTS), GATEWAY)
+"""What the conformance tests run against; the gateway has two native workers behind it."""
+
+REPLICAS = 2
+"""Workers behind the gateway."""
+
 SHARED_MODELS = (
     "add2",
     "all_types",
@@ -37,7 +44,7 @@ EXPECTED_ERRORS = (
     # What grpcio says when a client leaves while its answer is on the way.
     "ExecuteBatchError",
 )
-"""How lines begin that a worker may log as errors while it answers the conformance tests."""
+"""How lines begin that a server may log as errors while it answers the conformance tests."""
 
 # The worker that loads by request only has small limits.
 MESSAGE_LIMIT = 1 << 20

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import final
 
 from tests.support.client import Client
+from tests.support.fleet import Fleet
 from tests.support.process import ServerProcess
 from tests.support.target import Target
 
@@ -23,7 +24,9 @@ class SharedServer:
         expected: how events begin that it may log as errors.
     """
 
-    def __init__(self, name: str, make: Callable[[], ServerProcess], expected: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, make: Callable[[], ServerProcess | Fleet], expected: tuple[str, ...]
+    ) -> None:
         self._name = name
         self._make = make
         self._expected = expected
@@ -47,13 +50,14 @@ class SharedServer:
         """The server, up and ready."""
         if self._target is None or not self._target.process.running:
             self._stack.close()
-            process = self._stack.enter_context(self._make())
+            process = self._make()
+            self._stack.enter_context(process)
             client = self._stack.enter_context(Client(process.address))
             process.wait_ready()
             self._target = Target(self._name, process, client)
         return self._target
 
-    def _surprises(self, process: ServerProcess) -> list[object]:
+    def _surprises(self, process: ServerProcess | Fleet) -> list[object]:
         """Errors in the log that no test has asked for, and lines that are not the log's."""
         return [
             event

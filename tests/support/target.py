@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from tests.support import metrics
 from tests.support.client import Client
+from tests.support.fleet import Fleet
 from tests.support.messages import arrays, echo, floats
 from tests.support.metrics import Page
 from tests.support.process import ServerProcess
@@ -24,17 +25,35 @@ class Target:
     """A server under test.
 
     Attributes:
-        name: what it is, such as `worker-native`.
-        process: the process that owns the address.
+        name: what it is, such as `worker-native` or `gateway`.
+        process: the process that owns the address, or a gateway with its workers.
         client: a client connected to it.
     """
 
     name: str
-    process: ServerProcess
+    process: ServerProcess | Fleet
     client: Client
 
+    @property
+    def replicas(self) -> int:
+        """Workers that have each model: requests of a model go to them in turn."""
+        return self.process.replicas
+
+    @property
+    def behind_gateway(self) -> bool:
+        """The address is a gateway's."""
+        return isinstance(self.process, Fleet)
+
+    @property
+    def requests_total(self) -> str:
+        """The counter of requests by model and status, as clients saw them.
+
+        A gateway has its own: what it answers itself no worker has seen, and what it tries twice two have.
+        """
+        return "gateway_requests_total" if self.behind_gateway else "worker_requests_total"
+
     def page(self) -> Page:
-        """Its metrics now."""
+        """Its metrics now; through a gateway those of the workers too, which `Page.value` adds up."""
         answer = self.process.get("/metrics")
         assert answer.status == 200
         return metrics.parse(answer.body)

@@ -27,18 +27,20 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 @final
 class Stop:
-    """The one question a service asks while it runs: has it been asked to stop?
+    """What a service is asked from outside while it runs: to stop, and to read its files anew.
 
     Attributes:
         requested: set once, by the first signal or by `request`.
         reason: what set it, such as `SIGTERM`; None before.
+        on_reload: called on the event loop at each SIGHUP; None, as at first, ignores the signal.
     """
 
-    __slots__ = ("reason", "requested")
+    __slots__ = ("on_reload", "reason", "requested")
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
         self.reason: str | None = None
+        self.on_reload: Callable[[], None] | None = None
 
     def request(self, reason: str) -> None:
         """Asks for the stop from inside the process; only the first reason is kept."""
@@ -46,12 +48,23 @@ class Stop:
             self.reason = reason
         self.requested.set()
 
+    def reload(self) -> None:
+        """Does what SIGHUP does; an exception out of `on_reload` is logged and ends nothing."""
+        if self.on_reload is None:
+            _log.info("SIGHUP: nothing to reload")
+            return
+        try:
+            self.on_reload()
+        except Exception:
+            _log.exception("reload failed")
+
 
 def run(main: Callable[[Stop], Awaitable[int]]) -> int:
     """Runs `main` to its end on a new event loop (uvloop where there is one) and returns its exit code.
 
     The first SIGTERM or SIGINT sets `Stop.requested`; one that comes more than a second later ends the
-    process at once with code 128 + signal, without clean-up, even when the loop is busy. An exception out
+    process at once with code 128 + signal, without clean-up, even when the loop is busy. SIGHUP, where the
+    system has it, calls `Stop.on_reload` and never ends the process. An exception out
     of `main` is logged with its traceback and gives code 1. Must be called from the main thread; handlers
     found there are put back on return.
     """
@@ -86,7 +99,12 @@ def _signals(stop: Stop, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
             os._exit(128 + number)
         loop.call_soon_threadsafe(stop.request, signal.Signals(number).name)
 
+    def on_hangup(_: int, __: FrameType | None) -> None:
+        loop.call_soon_threadsafe(stop.reload)
+
     before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
+    if sys.platform != "win32":
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, on_hangup)
     try:
         yield
     finally:
@@ -100,6 +118,10 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
     import uvloop
 
     return uvloop.new_event_loop()
+
+
+# Found once here: a child between fork and exec may not wait for the loader's lock.
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def die_with_parent(sig: signal.Signals = signal.SIGTERM, *, parent: int | None = None) -> bool:
@@ -116,10 +138,9 @@ def die_with_parent(sig: signal.Signals = signal.SIGTERM, *, parent: int | None 
     Raises:
         OSError: the kernel refused.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or _LIBC is None:
         return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(sig), 0, 0, 0) != 0:
+    if _LIBC.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(sig), 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
     if parent is not None and os.getppid() != parent:

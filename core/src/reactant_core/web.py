@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import uvicorn
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -36,10 +38,23 @@ class Readiness:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
+class MetricsPage(Protocol):
+    """Renders a metrics page that is more than one registry."""
+
+    async def __call__(self, *, openmetrics: bool) -> bytes:
+        """The page in OpenMetrics 1.0, or in the Prometheus text format 0.0.4."""
+        ...
+
+
 def HealthApp(  # noqa: N802 (an ASGI application, named like one)
-    *, ready: Callable[[], Readiness], registry: CollectorRegistry
+    *,
+    ready: Callable[[], Readiness],
+    registry: CollectorRegistry | None = None,
+    page: MetricsPage | None = None,
 ) -> Starlette:
     """The application behind `serve_health`: `/healthz`, `/readyz`, `/metrics`."""
+    if (registry is None) == (page is None):
+        raise ValueError("metrics come from a registry or from a page: give one of them")
 
     async def healthz(_: Request) -> Response:
         return _json({"live": True}, 200)
@@ -49,7 +64,13 @@ def HealthApp(  # noqa: N802 (an ASGI application, named like one)
         return _json({"ready": answer.ready, **answer.detail}, 200 if answer.ready else 503)
 
     async def metrics(request: Request) -> Response:
-        encode, content_type = choose_encoder(preferred(request.headers.get("accept", "")))
+        accept = preferred(request.headers.get("accept", ""))
+        if page is not None:
+            openmetrics = accept.startswith("application/openmetrics-text")
+            content_type = CONTENT_TYPE_OPENMETRICS if openmetrics else CONTENT_TYPE_PLAIN_0_0_4
+            return Response(await page(openmetrics=openmetrics), headers={"content-type": content_type})
+        assert registry is not None
+        encode, content_type = choose_encoder(accept)
         return Response(encode(registry), headers={"content-type": content_type})
 
     return Starlette(
@@ -94,8 +115,9 @@ def _json(body: Mapping[str, Any], status: int) -> Response:
 class WebServer:
     """An ASGI application on a port of its own; made by `serve_health`."""
 
-    def __init__(self, app: Any, host: str, port: int) -> None:
+    def __init__(self, app: Any, host: str, port: int, sock: socket.socket | None = None) -> None:
         self._app = app
+        self._sock = sock
         self._host = host
         self._asked_port = port
         self._server: uvicorn.Server | None = None
@@ -115,7 +137,8 @@ class WebServer:
         Raises:
             BindError: taken, not resolvable, or not ours; names host:port.
         """
-        sock = listening_socket(self._host, self._asked_port)
+        sock = self._sock or listening_socket(self._host, self._asked_port)
+        sock.setblocking(False)
         self._port = sock.getsockname()[1]
         config = uvicorn.Config(
             self._app,
@@ -147,10 +170,22 @@ class WebServer:
 
 
 def serve_health(
-    host: str, port: int, *, ready: Callable[[], Readiness], registry: CollectorRegistry
+    host: str,
+    port: int,
+    *,
+    ready: Callable[[], Readiness],
+    registry: CollectorRegistry | None = None,
+    page: MetricsPage | None = None,
+    sock: socket.socket | None = None,
 ) -> WebServer:
     """A server, not yet started, of `/healthz`, `/readyz` and `/metrics` on `host`:`port` (0: a free one).
 
-    `ready` and the registry's collectors are called on the event loop and must not block.
+    Args:
+        host: where to listen.
+        port: where to listen.
+        ready: called on the event loop, must not block.
+        registry: its collectors are called on the event loop and must not block.
+        page: in a registry's stead, renders the metrics page.
+        sock: listens already, in `host`:`port`'s stead; closed by `stop`.
     """
-    return WebServer(HealthApp(ready=ready, registry=registry), host, port)
+    return WebServer(HealthApp(ready=ready, registry=registry, page=page), host, port, sock)

@@ -21,7 +21,7 @@ def test_defaults_are_those_of_the_deployment_contract() -> None:
     assert (node.base_port, node.metrics_base_port) == (8080, 9100)
     assert node.model_repo == (Path("/var/lib/reactantserver/models"),)
     assert node.run_dir == Path("/run/reactantserver")
-    assert (node.role, node.registry, node.gpus) == ("all", None, None)
+    assert (node.role, node.registry, node.gpus, node.cpu_workers) == ("all", None, None, 2)
 
     worker = load_worker_config({}).value
     assert worker == WorkerConfig()

@@ -114,6 +114,45 @@ sys.exit(run(main))
         assert process.wait(20) == 5
 
 
+RELOADING = """
+async def main(stop):
+    times = 0
+    def reload():
+        nonlocal times
+        times += 1
+        say("reload " + str(times))
+        if times == 2:
+            raise ValueError("bad file")
+    SETTING
+    say("ready")
+    await stop.requested.wait()
+    return 7
+sys.exit(run(main))
+"""
+
+
+def test_each_hangup_reloads_and_one_that_fails_ends_nothing() -> None:
+    with program(RELOADING.replace("SETTING", "stop.on_reload = reload")) as (process, output):
+        assert output.readline() == "ready\n"
+        for number in (1, 2, 3):
+            process.send_signal(signal.SIGHUP)
+            assert output.readline() == f"reload {number}\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 7
+        assert process.stderr is not None
+        assert "ValueError: bad file" in process.stderr.read()
+
+
+def test_a_hangup_without_anything_to_reload_is_no_end() -> None:
+    with program(RELOADING.replace("SETTING", "pass")) as (process, output):
+        assert output.readline() == "ready\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        assert "nothing to reload" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 7
+
+
 def test_an_exception_is_logged_and_gives_one() -> None:
     text = """
 async def main(stop):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -86,19 +87,31 @@ def unary(channel: grpc.aio.Channel, name: str) -> grpc.aio.UnaryUnaryMultiCalla
 
 @asynccontextmanager
 async def serve(
-    transport: Any, *, add: Any = None, client: Any = None, **options: Any
+    transport: Any,
+    *,
+    add: Any = None,
+    client: Any = None,
+    unix: Path | None = None,
+    port: bool = True,
+    **options: Any,
 ) -> AsyncIterator[Served]:
-    """An echo server with `options` of create_server; `add` may add services to it."""
+    """An echo server with `options` of create_server; `add` may add services to it.
+
+    With `unix` it listens there too, and without `port` nowhere else.
+    """
     server = create_server(transport=transport, **options)
     echo = Echo()
     echo.add_to(server.server)
     if add is not None:
         add(server)
-    port = server.bind("127.0.0.1", 0)
+    number = server.bind("127.0.0.1", 0) if port else 0
+    if unix is not None:
+        server.bind_unix(unix)
     await server.start()
-    channel = create_channel(f"127.0.0.1:{port}") if client is None else client(f"127.0.0.1:{port}")
+    address = f"127.0.0.1:{number}"
+    channel = create_channel(address) if client is None else client(address)
     try:
-        yield Served(server, echo, port, channel)
+        yield Served(server, echo, number, channel)
     finally:
         await channel.close()
         await server.stop(0)

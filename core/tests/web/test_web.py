@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from reactant_core.net import BindError
+from reactant_core.net import BindError, listening_socket
 from reactant_core.testing import async_test
 from reactant_core.web import Readiness, WebServer, preferred, serve_health
 
@@ -211,3 +211,70 @@ async def test_requests_are_not_logged(caplog: Any) -> None:
     async with running(Service()) as server:
         await get(server.port, "/metrics")
     assert "/metrics" not in caplog.text
+
+
+class Pages:
+    """A metrics page of the service's own making."""
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    async def __call__(self, *, openmetrics: bool) -> bytes:
+        await asyncio.sleep(0)
+        if self.broken:
+            raise RuntimeError("page lost")
+        return b"# EOF\n" if openmetrics else b"up 1\n"
+
+
+@async_test
+async def test_a_page_of_the_services_own_making_is_negotiated_too(caplog: pytest.LogCaptureFixture) -> None:
+    page = Pages()
+    accept = "text/plain;q=0.2, application/openmetrics-text; version=1.0.0; q=0.9"
+    refused = "application/openmetrics-text; q=0, */*"
+    server = serve_health("127.0.0.1", 0, ready=lambda: Readiness(True), page=page)
+    await server.start()
+    try:
+        plain = await get(server.port, "/metrics")
+        other = await get(server.port, "/metrics", accept=accept)
+        third = await get(server.port, "/metrics", accept=refused)
+        posted = await get(server.port, "/metrics", method="POST")
+        page.broken = True
+        broken = await get(server.port, "/metrics")
+        alive = await get(server.port, "/healthz")
+    finally:
+        await server.stop()
+    assert (plain.status, plain.headers["content-type"], plain.body) == (200, TEXT, "up 1\n")
+    assert other.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert other.body == "# EOF\n"
+    assert third.headers["content-type"] == TEXT
+    assert (posted.status, broken.status, alive.status) == (405, 500, 200)
+    assert "page lost" in caplog.text
+
+
+def test_metrics_have_one_source() -> None:
+    for sources in ({}, {"registry": CollectorRegistry(), "page": Pages()}):
+        with pytest.raises(ValueError, match="one of them"):
+            serve_health("127.0.0.1", 0, ready=lambda: Readiness(True), **sources)  # type: ignore[arg-type]
+
+
+@async_test
+async def test_a_socket_that_listens_already_is_taken_over() -> None:
+    ours = listening_socket("127.0.0.1", 0)
+    port = ours.getsockname()[1]
+    handed = ours.dup()
+    handed.setblocking(True)
+    server = serve_health("nowhere.invalid", 1, ready=lambda: Readiness(True), page=Pages(), sock=handed)
+    await server.start()
+    first = server.port, (await get(port, "/healthz")).status
+    await server.stop()
+    assert first == (port, 200)
+    # The one who handed it down still listens: a client of the time between waits, and is not refused.
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    again = serve_health("nowhere.invalid", 1, ready=lambda: Readiness(True), page=Pages(), sock=ours)
+    await again.start()
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    await writer.wait_closed()
+    await again.stop()
+    assert answer.startswith(b"HTTP/1.1 200")

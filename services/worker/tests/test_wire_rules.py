@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from reactant_core import logs
 from reactant_core.bundle.dtypes import BY_KSERVE
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InternalError, InvalidArgument, ModelUnavailable, ResourceExhausted
@@ -25,8 +21,6 @@ from reactant_worker.models.served import ServedModel
 from reactant_worker.pool import WorkPool
 from reactant_worker.rpc.admission import Admission, QueueCount
 from reactant_worker.rpc.encode import Wanted, check_output, encode_response, requested_outputs
-from reactant_worker.rpc.ipc import same_ipc_namespace
-from reactant_worker.rpc.logsettings import LogSettings
 from reactant_worker.rpc.parameters import NO_PARAMETERS, parse_parameters
 from reactant_worker.rpc.regions import Regions
 
@@ -152,46 +146,6 @@ def test_bytes_outputs_take_bytes_and_text_only() -> None:
         encode_response("m", "", [(Wanted(OUTPUTS["B"]), np.array([1], object))])
 
 
-@pytest.fixture
-def log_settings() -> Iterator[LogSettings]:
-    before = logs.level()
-    logs.set_level("info")
-    yield LogSettings("default")
-    logs.set_level(before)
-
-
-def test_log_settings_read_and_set(log_settings: LogSettings) -> None:
-    assert log_settings.apply({}).settings["log_info"].bool_param
-    request = pb.LogSettingsRequest()
-    request.settings["log_verbose_level"].uint32_param = 1
-    assert log_settings.apply(request.settings).settings["log_verbose_level"].uint32_param == 1
-    assert logs.level() == "debug"
-    request.settings["log_verbose_level"].uint32_param = 0
-    request.settings["log_info"].bool_param = False
-    assert not log_settings.apply(request.settings).settings["log_info"].bool_param
-    assert logs.level() == "warning"
-
-
-@pytest.mark.parametrize(
-    ("key", "choice", "value", "complaint"),
-    [
-        ("log_inf", "bool_param", True, "unknown log setting 'log_inf'; settable are log_info"),
-        ("log_info", "string_param", "yes", "'log_info' must be bool_param"),
-        ("log_verbose_level", "bool_param", True, "must be uint32_param"),
-        ("log_file", "string_param", "/x", "fixed at start"),
-    ],
-)
-def test_wrong_log_settings_change_nothing(
-    log_settings: LogSettings, key: str, choice: str, value: Any, complaint: str
-) -> None:
-    request = pb.LogSettingsRequest()
-    request.settings["log_warning"].bool_param = False
-    setattr(request.settings[key], choice, value)
-    with pytest.raises(InvalidArgument, match=complaint):
-        log_settings.apply(request.settings)
-    assert logs.level() == "info"
-
-
 class Device:
     """An engine that only says what it has."""
 
@@ -257,29 +211,3 @@ async def test_a_drain_waits_for_callers_to_hear_of_it() -> None:
     await asyncio.wait_for(waiting, 5)
     busy = asyncio.ensure_future(admission.wait_quiet(10, 0.01))
     await asyncio.wait_for(busy, 5)
-
-
-def test_same_ipc_namespace_opens_nothing_outside(tmp_path: Path) -> None:
-    (tmp_path / "region").write_bytes(b"x")
-    (tmp_path / "folder").mkdir()
-    outside = tmp_path.parent / "outside"
-    outside.write_bytes(b"x")
-    (tmp_path / "link").symlink_to(outside)
-    os.mkfifo(tmp_path / "pipe")
-    assert same_ipc_namespace("region", tmp_path)
-    assert same_ipc_namespace("/region", tmp_path)
-    for name in (
-        "",
-        "/",
-        ".",
-        "..",
-        "../outside",
-        "//region",
-        "folder",
-        "link",
-        "pipe",
-        "nope",
-        "a\0b",
-        "x" * 300,
-    ):
-        assert not same_ipc_namespace(name, tmp_path), name

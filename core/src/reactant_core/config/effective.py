@@ -24,10 +24,12 @@ class Effective(Generic[T]):
     Attributes:
         value: the configuration.
         sources: for each dotted key `default`, `file:line`, a variable's name, or what it was derived from.
+        notes: what was given and not followed, and why.
     """
 
     value: T
     sources: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     def entries(self) -> Iterator[tuple[str, str, str]]:
         """Dotted key, value as text (secrets masked) and source of each value."""

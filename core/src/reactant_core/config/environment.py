@@ -1,4 +1,4 @@
-"""Environment variables as values for fields: one variable for each scalar, lists colon-separated."""
+"""Environment variables as values for fields: one variable for each scalar and each list."""
 
 from __future__ import annotations
 
@@ -10,27 +10,47 @@ from typing import Annotated, Any, Union, final, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from reactant_core.config.accepted import accepted, faults_of, field_type, nearest, shown
-from reactant_core.config.document import KeyPath
+from reactant_core.config.document import KeyPath, dotted
 from reactant_core.config.faults import Fault
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A field that a variable can set: its name in the environment, its place, its type."""
+    """A field that a variable can set: its name in the environment, its place, its type.
+
+    `separator` is what stands between the items of a list.
+    """
 
     name: str
     path: KeyPath
     annotation: Any
+    separator: str = ":"
 
 
-def variables(model: type[BaseModel], prefix: str, skip: Sequence[str] = ()) -> dict[str, Variable]:
-    """Every variable that can set a field of `model`, by name; `skip` names top-level fields left out."""
+def variables(
+    model: type[BaseModel],
+    prefix: str,
+    skip: Sequence[str] = (),
+    *,
+    separator: str = ":",
+    renamed: Mapping[str, str] | None = None,
+) -> dict[str, Variable]:
+    """Every variable that can set a field of `model`, by name.
+
+    Args:
+        model: what the variables configure.
+        prefix: what all names begin with.
+        skip: top-level fields left out.
+        separator: what stands between the items of a list.
+        renamed: dotted key to the whole name of its variable, where that does not follow from the key.
+    """
     found = {}
     for path, annotation in _leaves(model):
         if path[0] not in skip:
-            name = prefix + "_".join(str(part) for part in path).upper()
-            found[name] = Variable(name, path, annotation)
+            derived = prefix + "_".join(str(part) for part in path).upper()
+            name = (renamed or {}).get(dotted(path), derived)
+            found[name] = Variable(name, path, annotation, separator)
     return found
 
 
@@ -70,18 +90,20 @@ def read_variables(
         if not text:
             continue
         try:
-            values[variable] = _convert(variable.annotation, text)
+            values[variable] = _convert(variable, text)
         except ValidationError as error:
             faults.append(_fault(variable, text, error))
     return values, faults
 
 
 def _fault(variable: Variable, text: str, error: ValidationError) -> Fault:
-    custom = next((found["ctx"]["error"] for found in error.errors() if found["type"] == "value_error"), None)
-    problem = str(custom) if custom is not None else f"accepted is {_phrase(variable.annotation)}"
-    found = faults_of(error, variable.annotation, lambda _: variable.name)[0]
+    found = faults_of(error, variable.annotation, lambda _: variable.name)
+    if _is_list(variable.annotation) and all(fault.key for fault in found):
+        return Fault(variable.name, "; ".join(fault.problem for fault in found), variable.name)
     given = shown(text, variable.annotation)
-    return Fault(variable.name, f"{given}; {problem}", variable.name, found.suggestion)
+    custom = next((found["ctx"]["error"] for found in error.errors() if found["type"] == "value_error"), None)
+    problem = str(custom) if custom is not None else f"accepted is {_phrase(variable)}"
+    return Fault(variable.name, f"{given}; {problem}", variable.name, found[0].suggestion)
 
 
 def unknown_variable(name: str, prefix: str, known: Sequence[str]) -> Fault:
@@ -97,16 +119,19 @@ def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) is tuple
 
 
-def _phrase(annotation: Any) -> str:
-    if not _is_list(annotation):
-        return accepted(annotation)
-    return f"{accepted(annotation)}, separated by colons"
+def _phrase(variable: Variable) -> str:
+    if not _is_list(variable.annotation):
+        return accepted(variable.annotation)
+    separators = {":": "colons", ",": "commas"}[variable.separator]
+    return f"{accepted(variable.annotation)}, separated by {separators}"
 
 
-def _convert(annotation: Any, text: str) -> Any:
+def _convert(variable: Variable, text: str) -> Any:
+    annotation = variable.annotation
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     if _is_list(annotation):
-        return adapter.validate_python(tuple(part.strip() for part in text.split(":") if part.strip()))
+        parts = (part.strip() for part in text.split(variable.separator))
+        return adapter.validate_python(tuple(part for part in parts if part))
     if any(isinstance(item, BeforeValidator) for item in get_args(annotation)):
         return adapter.validate_python(text)
     return adapter.validate_strings(text)

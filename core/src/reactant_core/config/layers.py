@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from reactant_core.config.accepted import faults_of
 from reactant_core.config.document import Document, KeyPath, dotted
 from reactant_core.config.effective import DEFAULT, Effective, leaves
-from reactant_core.config.faults import ConfigError
+from reactant_core.config.faults import ConfigError, Fault
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -59,6 +59,18 @@ def validated(model: type[T], layer: Layer) -> Effective[T]:
     except ValidationError as error:
         raise ConfigError(faults_of(error, model, lambda path: _source(layer, path))) from None
     return Effective(config, {dotted(path): _source(layer, path) for path, _ in leaves(config)})
+
+
+def checked(model: type[T], document: Document) -> tuple[T | None, list[Fault]]:
+    """The file alone as a `model`, None when it is none, and everything wrong with its text and values."""
+    faults = list(document.faults)
+    try:
+        return model.model_validate(document.tree), faults
+    except ValidationError as error:
+        # What is wrong with the text of a value says more than what is wrong with what was made of it.
+        known = {fault.key for fault in faults}
+        found = faults_of(error, model, document.source)
+        return None, faults + [fault for fault in found if fault.key not in known]
 
 
 def _source(layer: Layer, path: KeyPath) -> str:

@@ -9,14 +9,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, final
 
-from pydantic import ValidationError
-
-from reactant_core.config.accepted import faults_of, nearest, without_empty
+from reactant_core.config.accepted import nearest, without_empty
 from reactant_core.config.document import Document, KeyPath, dotted, parse_document, read_document
 from reactant_core.config.effective import DEFAULT, Effective, leaves
 from reactant_core.config.environment import Variable, read_variables, unknown_variable, variables
 from reactant_core.config.faults import ConfigError, Fault
-from reactant_core.config.layers import Layer, flatten, put, validated
+from reactant_core.config.layers import Layer, checked, flatten, put, validated
 from reactant_core.config.node import NodeConfig, WorkerEntry
 from reactant_core.config.worker import DEFAULT_NAME, WorkerConfig
 
@@ -141,16 +139,8 @@ def _read(environ: Mapping[str, str], node_file: Path | None) -> _Given:
 
 
 def _file_faults(document: Document) -> list[Fault]:
-    faults = list(document.faults)
-    try:
-        config = NodeConfig.model_validate(document.tree)
-    except ValidationError as error:
-        # What is wrong with the text of a value says more than what is wrong with what was made of it.
-        known = {fault.key for fault in faults}
-        return faults + [
-            fault for fault in faults_of(error, NodeConfig, document.source) if fault.key not in known
-        ]
-    return faults + _contradictions(config, document)
+    config, faults = checked(NodeConfig, document)
+    return faults if config is None else faults + _contradictions(config, document)
 
 
 def _contradictions(config: NodeConfig, document: Document) -> list[Fault]:

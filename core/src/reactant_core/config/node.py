@@ -118,7 +118,7 @@ class NodeConfig(Section):
     public_port: Port = 8001
     public_metrics_port: Port = 8002
     gpus: Annotated[Gpus, BeforeValidator(parse_gpus), Field(description=_GPUS)] = None
-    cpu_workers: Annotated[int, Field(ge=1, le=1024)] = 1
+    cpu_workers: Annotated[int, Field(ge=1, le=1024)] = 2
     worker_threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     run_dir: FilePath = Path("/run/reactantserver")
     supervisor: SupervisorConfig = SupervisorConfig()

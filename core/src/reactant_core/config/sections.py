@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, final
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
+
+from reactant_core.config.addresses import checked_socket_path
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -15,8 +17,10 @@ PositiveSeconds = Annotated[float, Field(gt=0, le=86400)]
 MessageBytes = Annotated[int, Field(ge=1024, le=2**31 - 1)]
 # Text in files and variables; everything else is strict, so that `port: true` is a fault.
 FilePath = Annotated[Path, Strict(False)]
+SocketPath = Annotated[Path, Strict(False), AfterValidator(checked_socket_path)]
 
 Residency = Literal["unpinned", "system", "device"]
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 
 class Section(BaseModel):
@@ -125,6 +129,7 @@ class EndpointsConfig(Section):
         host: address or name to bind.
         port: gRPC.
         metrics_port: HTTP with `/healthz`, `/readyz`, `/metrics`.
+        unix_socket: gRPC is served at this path as well, mode 660; None is TCP alone.
         max_concurrent_requests: most requests in flight; more are refused at once; 0 is no cap.
         transport: `auto` is native without TLS and where it is installed, else grpcio.
         tls: None is plain text.
@@ -133,6 +138,7 @@ class EndpointsConfig(Section):
     host: Annotated[str, Field(min_length=1)] = "0.0.0.0"  # noqa: S104 (a server is there to be reached)
     port: Port = 8080
     metrics_port: Port = 9100
+    unix_socket: SocketPath | None = None
     max_concurrent_requests: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
     transport: Literal["auto", "native", "grpcio"] = "auto"
     tls: TlsConfig | None = None
@@ -140,7 +146,7 @@ class EndpointsConfig(Section):
 
 @final
 class GrpcConfig(Section):
-    """Largest messages, bytes; on a node the embedded gateway gets the same."""
+    """Largest messages, bytes; a node's gateway gets those of its workers."""
 
     max_recv_msg_bytes: MessageBytes = 512 * 1024 * 1024
     max_send_msg_bytes: MessageBytes = 512 * 1024 * 1024

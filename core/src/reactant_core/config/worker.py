@@ -11,6 +11,7 @@ from reactant_core.config.sections import (
     EndpointsConfig,
     FilePath,
     GrpcConfig,
+    LogLevel,
     PositiveSeconds,
     RuntimeConfig,
     SchedulerConfig,
@@ -53,7 +54,7 @@ class SharedSettings(Section):
     lameduck_seconds: Seconds = 2.0
     drain_timeout_seconds: Seconds = 20.0
     hook_threads: Annotated[int, Field(ge=0, le=1024)] = 0
-    log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    log_level: LogLevel = "info"
     runtime: RuntimeConfig = RuntimeConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     endpoints: EndpointsConfig = EndpointsConfig()

@@ -7,6 +7,7 @@ right here, by a front that looks at calls begun and ended and at the kernel's s
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import os
@@ -15,8 +16,9 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -44,7 +46,7 @@ def unavailable_because() -> str | None:
 
 @final
 class NativeBackend:
-    """A `pygrpc_native.aio` server.
+    """A `pygrpc_native.aio` server for each address, with the same handlers: one has one port.
 
     Raises:
         ImportError: see `unavailable_because`.
@@ -60,28 +62,62 @@ class NativeBackend:
         options: Options,
     ) -> None:
         native: Any = importlib.import_module("pygrpc_native.aio")
-        self._server = native.server(thread_pool, interceptors=tuple(interceptors), options=options)
-        # Counts per method, kept in Rust: what the drain looks at.
-        self._server._front_args["metrics"] = True
-        self._front: _DrainingFront | None = None
+        self._make = partial(native.server, thread_pool, interceptors=tuple(interceptors), options=options)
+        self._handlers = _Handlers()
+        self._servers: list[Any] = []
 
     @property
     def server(self) -> grpc.aio.Server:
-        return cast("grpc.aio.Server", self._server)
+        return cast("grpc.aio.Server", self._handlers)
 
     def bind(self, address: str) -> int:
-        port: int = self._server.add_insecure_port(address)
-        self._front = self._server._front = _DrainingFront(self._server._front)
+        return self._bind(address, unacknowledged_bytes)
+
+    def bind_unix(self, path: Path) -> None:
+        # What the kernel has taken is in the client's own queue already.
+        self._bind(f"unix:{path}", lambda _: 0)
+
+    def _bind(self, address: str, outstanding: Callable[[int], int | None]) -> int:
+        server = self._make()
+        # Counts per method, kept in Rust: what the drain looks at.
+        server._front_args["metrics"] = True
+        port: int = server.add_insecure_port(address)
+        server._front = _DrainingFront(server._front, partial(outstanding, port))
+        self._servers.append(server)
         return port
 
     async def start(self) -> None:
+        if not self._servers:
+            raise RuntimeError("bind an address before start()")
         remove_dead_fallbacks(Path(tempfile.gettempdir()))
-        await self._server.start()
+        for server in self._servers:
+            self._handlers.add_to(server)
+            await server.start()
 
     async def stop(self, grace_seconds: float) -> None:
-        if self._front is not None:
-            self._front.deadline = time.monotonic() + grace_seconds
-        await self._server.stop(grace_seconds)
+        for server in self._servers:
+            server._front.deadline = time.monotonic() + grace_seconds
+        await asyncio.gather(*(server.stop(grace_seconds) for server in self._servers))
+
+
+@final
+class _Handlers:
+    """Stands in for a server that handlers are added to, and adds them to as many as there are."""
+
+    def __init__(self) -> None:
+        self._additions: list[Callable[[Any], None]] = []
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        self._additions.append(lambda server: server.add_generic_rpc_handlers(handlers))
+
+    def add_registered_method_handlers(self, service_name: str, handlers: Mapping[str, Any]) -> None:
+        self._additions.append(
+            lambda server: server.add_registered_method_handlers(service_name, dict(handlers))
+        )
+
+    def add_to(self, server: Any) -> None:
+        for add in self._additions:
+            add(server)
 
 
 def remove_dead_fallbacks(folder: Path) -> None:
@@ -102,10 +138,14 @@ def remove_dead_fallbacks(folder: Path) -> None:
 
 @final
 class _DrainingFront:
-    """A `NativeGrpcFront` whose close waits, until `deadline`, for answers to be with the clients."""
+    """A `NativeGrpcFront` whose close waits, until `deadline`, for answers to be with the clients.
 
-    def __init__(self, front: Any) -> None:
+    `outstanding` tells how many bytes of them are still in the kernel.
+    """
+
+    def __init__(self, front: Any, outstanding: Callable[[], int | None]) -> None:
         self._front = front
+        self._outstanding = outstanding
         self.deadline = 0.0
         # The calls made for every request are the front's own bound methods.
         self.recv_batch_details = front.recv_batch_details
@@ -141,4 +181,4 @@ class _DrainingFront:
         begun = sum(method["started"] for method in methods)
         ended = sum(status["count"] for method in methods for status in method["status"].values())
         # Ended means handed over to HTTP/2 within the client's window; the kernel knows the rest.
-        return bool(begun == ended) and not unacknowledged_bytes(self._front.bound_port)
+        return bool(begun == ended) and not self._outstanding()

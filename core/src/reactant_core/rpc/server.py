@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any, Literal, Protocol, cast, final
+from urllib.parse import quote
 
 import grpc
 import grpc.aio
@@ -13,6 +17,7 @@ from reactant_core.net import bind_failure, check_free, format_address
 from reactant_core.rpc.native import NativeBackend, unavailable_because
 from reactant_core.rpc.options import DEFAULT_MESSAGE_BYTES, Options, server_options
 from reactant_core.rpc.tls import ServerTls, server_credentials
+from reactant_core.unix_socket import SOCKET_MODE, claim, unix_bind_failure
 
 Transport = Literal["auto", "native", "grpcio"]
 
@@ -24,6 +29,10 @@ class _Backend(Protocol):
     def server(self) -> grpc.aio.Server: ...
     def bind(self, address: str) -> int:
         """Raises RuntimeError when the address cannot be bound."""
+        ...
+
+    def bind_unix(self, path: Path) -> None:
+        """Raises RuntimeError when the path cannot be bound."""
         ...
 
     async def start(self) -> None: ...
@@ -41,6 +50,7 @@ class RpcServer:
     def __init__(self, backend: _Backend, *, reason: str) -> None:
         self._backend = backend
         self._registrar = _Registrar(backend.server)
+        self._sockets: dict[Path, tuple[int, int]] = {}
         self.reason = reason
 
     @property
@@ -73,6 +83,22 @@ class RpcServer:
         except RuntimeError as error:
             raise bind_failure(host, port, error) from error
 
+    def bind_unix(self, path: Path) -> None:
+        """Opens a Unix socket at `path`, for this user and group, beside the port or alone; no TLS there.
+
+        A socket that nobody listens on any more is replaced. The file goes when the server stops.
+
+        Raises:
+            BindError: taken, no place for a socket, or over 107 bytes long; names the path.
+        """
+        claim(path)
+        try:
+            self._backend.bind_unix(path)
+            path.chmod(SOCKET_MODE)
+            self._sockets[path] = _identity(path)
+        except (RuntimeError, OSError) as error:
+            raise unix_bind_failure(path, error) from error
+
     async def start(self) -> None:
         """Begins to answer."""
         await self._backend.start()
@@ -85,6 +111,15 @@ class RpcServer:
         before: on grpcio one that arrives in the very moment of the stop may end as CANCELLED.
         """
         await self._backend.stop(grace_seconds)
+        for path, identity in self._sockets.items():
+            with contextlib.suppress(OSError):
+                if _identity(path) == identity:
+                    path.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.lstat()
+    return found.st_dev, found.st_ino
 
 
 @final
@@ -127,6 +162,10 @@ class _GrpcioBackend:
         if self._tls is None:
             return self.server.add_insecure_port(address)
         return self.server.add_secure_port(address, server_credentials(self._tls))
+
+    def bind_unix(self, path: Path) -> None:
+        # gRPC core reads the address as a URI.
+        self.server.add_insecure_port(f"unix:{quote(os.fspath(path))}")
 
     async def start(self) -> None:
         await self.server.start()

@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from reactant_core import logs
 from reactant_core.clock import SYSTEM_CLOCK
 from reactant_core.config import ConfigError, Effective, WorkerConfig, load_worker_config
+from reactant_core.kserve.logsettings import LogSettings
 from reactant_core.lifecycle import Stop, run
 from reactant_core.net import BindError
 from reactant_core.rpc import HealthServicer, add_health, add_reflection, create_server
@@ -26,7 +27,7 @@ from reactant_core.web import Readiness, serve_health
 from reactant_policy.scheduling.disciplines import DISCIPLINES
 from reactant_policy.scheduling.scheduler import Scheduler
 from reactant_programs.cache import cache_statistics, enable_cache
-from reactant_proto import POOL, inference_pb2_grpc
+from reactant_proto import POOL, control_pb2_grpc, inference_pb2_grpc
 from reactant_worker.device import Device, DeviceError, open_device
 from reactant_worker.effective import log_configuration, refused, without_effect
 from reactant_worker.engine.bridge import EngineBridge
@@ -37,11 +38,12 @@ from reactant_worker.models.catalog import Catalog, Entry
 from reactant_worker.models.loader import Loader, add
 from reactant_worker.models.repository import Repository
 from reactant_worker.pool import WorkPool
+from reactant_worker.reload import Reload
 from reactant_worker.rpc.admission import Admission, QueueCount
+from reactant_worker.rpc.control import ControlServicer, WorkerTerms
 from reactant_worker.rpc.counted import CountedInfer
 from reactant_worker.rpc.infer import InferPath
 from reactant_worker.rpc.inference import InferenceServicer
-from reactant_worker.rpc.logsettings import LogSettings
 from reactant_worker.rpc.regions import Regions
 
 _log = logs.get_logger(__name__)
@@ -84,11 +86,11 @@ class Worker:
         scheduler = Scheduler(DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha)
         self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
         self._bridge.connect(self._engine)
-        queued = QueueCount(engine=self._engine, bridge=self._bridge, hook_pool=self._hook_pool)
+        self._queued = QueueCount(engine=self._engine, bridge=self._bridge, hook_pool=self._hook_pool)
         self._admission = Admission(
             max_concurrent_requests=config.endpoints.max_concurrent_requests,
             max_queue_depth=config.scheduler.max_queue_depth,
-            queued=queued,
+            queued=self._queued,
         )
         self._repository = Repository(config.model_dirs, config.models_include)
         self._loader = Loader(
@@ -111,7 +113,7 @@ class Worker:
             registry=self._registry,
         )
         self._registry.register(
-            StateCollector(lambda: self._catalog, self._totals, queued, self._process_metrics)
+            StateCollector(lambda: self._catalog, self._totals, self._queued, self._process_metrics)
         )
 
     @property
@@ -157,15 +159,20 @@ class Worker:
             device_kind=self._device_kind,
         )
         inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, self._rpc.server)
+        control_pb2_grpc.add_ControlServiceServicer_to_server(self._control(), self._rpc.server)
         add_health(self._rpc, self._health)
         add_reflection(self._rpc, [POOL])
         port = self._rpc.bind(config.endpoints.host, config.endpoints.port)
+        unix_socket = config.endpoints.unix_socket
+        if unix_socket is not None:
+            self._rpc.bind_unix(unix_socket)
         await self._web.start()
         await self._rpc.start()
         self._engine.start()
         _log.info(
             "listening",
             grpc=f"{config.endpoints.host}:{port}",
+            unix="" if unix_socket is None else str(unix_socket),
             http=f"{config.endpoints.host}:{self._web.port}",
             transport=self._rpc.transport,
             transport_reason=self._rpc.reason,
@@ -219,6 +226,26 @@ class Worker:
         ended = await asyncio.to_thread(self._engine.stop, _STOP_GRACE_SECONDS)
         _log.info("stopped")
         return ended and not self._hook_pool.running and not self._load_pool.running
+
+    def _control(self) -> ControlServicer:
+        config = self._config
+        terms = WorkerTerms(
+            name=config.name,
+            control_mode=config.model_control_mode,
+            discipline=self._discipline,
+            gpu=os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            max_concurrent_requests=config.endpoints.max_concurrent_requests,
+            weight=lambda model: config.scheduler.model(model).weight,
+            max_batch_size=self._max_batch_size,
+        )
+        return ControlServicer(
+            terms=terms,
+            catalog=self._catalog,
+            totals=self._totals,
+            queued=self._queued,
+            # The CPU's arrays are the host's; elsewhere nothing of a weight set stays behind on the host.
+            weights_on_host=lambda: self._device_kind() == "cpu",
+        )
 
     def _look_for_bundles(self) -> dict[str, Path]:
         scan = self._repository.scan()
@@ -308,6 +335,7 @@ async def serve(effective: Effective[WorkerConfig], stop: Stop) -> int:
     log_configuration(effective)
     for note in without_effect(effective):
         _log.warning(note)
+    stop.on_reload = Reload(effective, lambda: load_worker_config(os.environ))
     worker = Worker(effective.value)
     try:
         await worker.start()

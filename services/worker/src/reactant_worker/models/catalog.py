@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import final
 
 from reactant_core.errors import ModelNotFound, ModelUnavailable
+from reactant_core.kserve.surface import MODEL_VERSION, unknown_model
 from reactant_worker.engine.port import EngineStatistics
 from reactant_worker.models.counters import ModelCounters
 from reactant_worker.models.served import ServedModel
 
-VERSION = "1"
+VERSION = MODEL_VERSION
 """The only version a model has; requests may also leave it empty."""
 
 
@@ -111,7 +112,7 @@ class Catalog:
         """The entry a client may ask about; raises ModelNotFound for an unknown name or version."""
         entry = self._entries.get(name)
         if entry is None or entry.internal:
-            raise ModelNotFound(f"model '{name}' is not found", not_started=True)
+            raise unknown_model(name)
         if version not in ("", VERSION):
             raise ModelNotFound(
                 f"model '{name}' has no version '{version}', only '{VERSION}'", not_started=True

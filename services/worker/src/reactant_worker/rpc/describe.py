@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reactant_core.bundle.dtypes import DType
 from reactant_core.bundle.manifest import TensorSpec
+from reactant_core.kserve.surface import SERVER_NAME
 from reactant_proto import inference_pb2 as pb
 from reactant_proto import model_config_pb2 as config_pb
 from reactant_worker.engine.port import EngineStatistics
@@ -12,15 +13,6 @@ from reactant_worker.models.counters import Duration
 from reactant_worker.models.served import ServedModel
 
 PLATFORM = "stablehlo"
-SERVER_NAME = "reactantserver"
-EXTENSIONS = (
-    "model_configuration",
-    "model_repository",
-    "statistics",
-    "parameters",
-    "logging",
-    "system_shared_memory",
-)
 
 
 def metadata(model: ServedModel) -> pb.ModelMetadataResponse:

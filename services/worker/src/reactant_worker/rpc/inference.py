@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
-from typing import Any, TypeVar, final
-
-import grpc
-import grpc.aio
+from typing import final
 
 from reactant_core.bundle.errors import BundleError
 from reactant_core.errors import (
     FailedPrecondition,
-    InternalError,
     InvalidArgument,
     ModelNotFound,
     ModelUnavailable,
-    ServingError,
     Unimplemented,
-    trailing_metadata,
 )
-from reactant_core.logs import get_logger
+from reactant_core.kserve.logsettings import LogSettings
+from reactant_core.kserve.shm import same_ipc_namespace
+from reactant_core.kserve.stream import STREAM_KEY, mark_final
+from reactant_core.kserve.surface import (
+    EXTENSIONS,
+    NO_CUDA_SHARED_MEMORY,
+    NOT_LOADED,
+    SERVER_NAME,
+    trace_settings,
+)
+from reactant_core.rpc.servicer import Context, answers, seconds_remaining
 from reactant_proto import inference_pb2 as pb
 from reactant_proto import inference_pb2_grpc
 from reactant_worker.engine.port import EngineStatistics
@@ -31,47 +34,12 @@ from reactant_worker.models.loader import Loader
 from reactant_worker.models.repository import Repository
 from reactant_worker.rpc import describe
 from reactant_worker.rpc.counted import CountedInfer
-from reactant_worker.rpc.ipc import same_ipc_namespace
-from reactant_worker.rpc.logsettings import LogSettings
 from reactant_worker.rpc.regions import Regions
 from reactant_worker.rpc.stream import answer_stream
 
-_log = get_logger(__name__)
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-Context = grpc.aio.ServicerContext[Any, Any]
 
-_NO_DEADLINE_SECONDS = 1e9
-_NO_CUDA_SHARED_MEMORY = "CUDA shared memory is not offered; register system shared memory instead"
-
-
-def seconds_remaining(context: Context) -> float | None:
-    """Until the call's deadline, None without one.
-
-    The native transport says "without" with a number of centuries, grpc.aio with None.
-    """
-    remaining = context.time_remaining()
-    return None if remaining is None or remaining > _NO_DEADLINE_SECONDS else remaining
-
-
-def answers(
-    method: Callable[[Any, Request, Context], Awaitable[Response]],
-) -> Callable[[Any, Request, Context], Awaitable[Response]]:
-    """Turns what a method raises into a status: `ServingError` by the table, the rest into INTERNAL."""
-
-    @functools.wraps(method)
-    async def answer(self: Any, request: Request, context: Context) -> Response:
-        try:
-            return await method(self, request, context)
-        except ServingError as error:
-            failure = error
-        except Exception as error:
-            _log.exception("RPC failed", rpc=method.__name__)
-            failure = InternalError(f"{method.__name__} failed: {type(error).__name__}")
-        await context.abort(failure.code, failure.message, trailing_metadata(failure))
-        raise AssertionError("unreachable: abort raises")
-
-    return answer
+def _answers_a_stream(context: Context) -> bool:
+    return any(key == STREAM_KEY for key, _ in context.invocation_metadata() or ())
 
 
 @final
@@ -121,9 +89,7 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def ServerMetadata(
         self, request: pb.ServerMetadataRequest, context: Context
     ) -> pb.ServerMetadataResponse:
-        return pb.ServerMetadataResponse(
-            name=describe.SERVER_NAME, version=self._version, extensions=describe.EXTENSIONS
-        )
+        return pb.ServerMetadataResponse(name=SERVER_NAME, version=self._version, extensions=EXTENSIONS)
 
     @answers
     async def ModelMetadata(
@@ -150,7 +116,10 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
 
     @answers
     async def ModelInfer(self, request: pb.ModelInferRequest, context: Context) -> pb.ModelInferResponse:
-        return await self._infer.answer(request, lambda: seconds_remaining(context))
+        response = await self._infer.answer(request, lambda: seconds_remaining(context))
+        if _answers_a_stream(context):
+            mark_final(response)
+        return response
 
     async def ModelStreamInfer(
         self, request_iterator: AsyncIterator[pb.ModelInferRequest], context: Context
@@ -169,9 +138,9 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         response = pb.RepositoryIndexResponse()
         rows = {entry.name: (entry.state.value, entry.reason) for entry in self._catalog.visible()}
         not_loaded = (
-            "not loaded"
+            NOT_LOADED
             if self._control_mode == "explicit"
-            else "not loaded: it came after the server's start"
+            else f"{NOT_LOADED}: it came after the server's start"
         )
         for name in on_disk:
             if self._catalog.get(name) is None:
@@ -253,23 +222,19 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def CudaSharedMemoryRegister(
         self, request: pb.CudaSharedMemoryRegisterRequest, context: Context
     ) -> pb.CudaSharedMemoryRegisterResponse:
-        raise Unimplemented(_NO_CUDA_SHARED_MEMORY)
+        raise Unimplemented(NO_CUDA_SHARED_MEMORY)
 
     @answers
     async def CudaSharedMemoryUnregister(
         self, request: pb.CudaSharedMemoryUnregisterRequest, context: Context
     ) -> pb.CudaSharedMemoryUnregisterResponse:
-        raise Unimplemented(_NO_CUDA_SHARED_MEMORY)
+        raise Unimplemented(NO_CUDA_SHARED_MEMORY)
 
     @answers
     async def TraceSetting(
         self, request: pb.TraceSettingRequest, context: Context
     ) -> pb.TraceSettingResponse:
-        if any(value.value for value in request.settings.values()):
-            raise Unimplemented("tracing is not offered; trace settings can only be read")
-        response = pb.TraceSettingResponse()
-        response.settings["trace_level"].value.append("OFF")
-        return response
+        return trace_settings(request)
 
     @answers
     async def LogSettings(self, request: pb.LogSettingsRequest, context: Context) -> pb.LogSettingsResponse:

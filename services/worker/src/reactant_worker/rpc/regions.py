@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from reactant_core.errors import AlreadyExists, InvalidArgument, ModelNotFound
+from reactant_core.errors import AlreadyExists, InvalidArgument
+from reactant_core.kserve.shm import SHM, open_shared
+from reactant_core.kserve.surface import unknown_region
 from reactant_proto import inference_pb2 as pb
-from reactant_worker.rpc.ipc import SHM, open_shared
 
-UNKNOWN_REGION_KEY: Final = "reactant-unknown-region"
 REGION: Final = "shared_memory_region"
 BYTE_SIZE: Final = "shared_memory_byte_size"
 OFFSET: Final = "shared_memory_offset"
@@ -151,12 +151,7 @@ class Regions:
         """A region by name; ModelNotFound with a trailer that tells it from an unknown model."""
         region = self._regions.get(name)
         if region is None:
-            # The name travels in a header, which takes printable ASCII only and not much of it.
-            header = name.encode("unicode_escape").decode("ascii")[:256]
-            raise ModelNotFound(
-                f"{what}shared-memory region '{name}' is not registered",
-                trailers=((UNKNOWN_REGION_KEY, header),),
-            )
+            raise unknown_region(name, what)
         return region
 
     def window(self, what: str, parameters: Mapping[str, pb.InferParameter]) -> Window | None:

@@ -8,12 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from reactant_core.errors import ServingError
+from reactant_core.kserve.stream import MAX_OUTSTANDING, in_band_error, mark_final
 from reactant_proto import inference_pb2 as pb
-
-MAX_OUTSTANDING = 32
-"""Requests of one stream in work at a time; the next message is not read before one is answered."""
-
-FINAL_RESPONSE = "triton_final_response"
 
 
 async def answer_stream(
@@ -62,12 +58,9 @@ async def _in_band(
     request: pb.ModelInferRequest,
     answer: Callable[[pb.ModelInferRequest], Awaitable[pb.ModelInferResponse]],
 ) -> pb.ModelStreamInferResponse:
-    message = pb.ModelStreamInferResponse()
     try:
-        message.infer_response.CopyFrom(await answer(request))
+        response = await answer(request)
     except ServingError as error:
-        message.error_message = error.message
-        message.infer_response.model_name = request.model_name
-        message.infer_response.id = request.id
-    message.infer_response.parameters[FINAL_RESPONSE].bool_param = True
-    return message
+        return in_band_error(request.model_name, request.id, error.message)
+    mark_final(response)
+    return pb.ModelStreamInferResponse(infer_response=response)
