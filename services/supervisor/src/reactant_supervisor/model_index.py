@@ -1,4 +1,4 @@
-"""Asks a worker which models it has."""
+"""Asks a worker or a gateway which models it has."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ _ASK_SECONDS = 5.0
 
 async def list_models(address: str, *, timeout_seconds: float = _ASK_SECONDS) -> list[ModelEntry] | None:
     """The models of the server at `address`, by name; None when it does not say."""
-    # Needed once, when a worker is ready: until then a start does not wait for gRPC to be imported.
-
     async with create_channel(address) as channel:
         stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         try:

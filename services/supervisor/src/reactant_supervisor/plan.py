@@ -1,31 +1,44 @@
-"""What runs on this machine: environment and configuration in, processes out. Pure."""
+"""What runs on this machine: environment and configuration in, processes out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 from reactant_core.config import ConfigError, Effective, Fault, NodeConfig
 from reactant_core.config.effective import DEFAULT
-from reactant_core.logs import FORMAT_VARIABLE
-from reactant_supervisor.budget import budget_note
+from reactant_core.config.gateway import GatewayConfig
+from reactant_supervisor.budget import budget_note, gateway_budget_note
+from reactant_supervisor.devices import Devices
+from reactant_supervisor.gateway_plan import GatewayPlan, plan_gateway
+from reactant_supervisor.inherited import inherited
+from reactant_supervisor.listeners import Listener, repeated_ports
+from reactant_supervisor.node_file import node_file_text
+from reactant_supervisor.worker_plan import WorkerPlan, plan_workers
 
-WORKER_MODULE = "reactant_worker"
-
-_GRPC_PORT = "INFERENCE_SERVER_ENDPOINTS_PORT"
-_HTTP_PORT = "INFERENCE_SERVER_ENDPOINTS_METRICS_PORT"
-_ONE_WORKER = "this version starts one worker on a machine; several behind a gateway come later"
+NODE_FILE_NAME = "node.yaml"
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ProcessSpec:
-    """A process to start: its name in the log, its command line, its whole environment."""
+class Surroundings:
+    """What a plan depends on beside the configuration.
 
-    name: str
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
+    Attributes:
+        environ: what processes inherit.
+        python: the interpreter that runs them.
+        terminal: whether people read the log on a terminal, so that children write as for one.
+        cores: processors to share out.
+        run_dir: where sockets and the node file are.
+    """
+
+    environ: Mapping[str, str]
+    python: str
+    terminal: bool
+    cores: int
+    run_dir: Path
 
 
 @final
@@ -34,124 +47,101 @@ class NodePlan:
     """What to start and where it can be reached.
 
     Attributes:
-        worker: the one process of this version.
-        host: address the public ports are bound on.
-        grpc_port: public gRPC port.
-        http_port: public HTTP port.
+        role: `all`, `workers` or `gateway`.
+        workers: in their order.
+        gateway: None where none is needed.
+        devices: what was found.
+        node_file: text of the node file that the workers read.
+        listeners: every port that something of this node will listen on.
         notes: what a user set and is not followed or will not work as set, a sentence each.
     """
 
-    worker: ProcessSpec
-    host: str
-    grpc_port: int
-    http_port: int
+    role: str
+    workers: tuple[WorkerPlan, ...]
+    gateway: GatewayPlan | None
+    devices: Devices
+    node_file: str
+    listeners: tuple[Listener, ...]
     notes: tuple[str, ...]
+
+    @property
+    def shape(self) -> object:
+        """What cannot change while the node runs: its processes, their ports and their devices."""
+        return [(worker.name, worker.device) for worker in self.workers], self.listeners
 
 
 def make_plan(
-    node: Effective[NodeConfig], environ: Mapping[str, str], *, python: str, terminal: bool
+    node: Effective[NodeConfig],
+    devices: Devices,
+    gateway_config: Callable[[], Effective[GatewayConfig]],
+    around: Surroundings,
 ) -> NodePlan:
     """The plan for a node.
 
     Args:
         node: its configuration.
-        environ: what its processes inherit.
-        python: the interpreter that runs them.
-        terminal: whether people read the log on a terminal, so that children write as for one.
+        devices: what its workers compute on.
+        gateway_config: loads the gateway's configuration, where there is to be one.
+        around: everything else.
 
     Raises:
-        ConfigError: everything asked for that this version does not start.
+        ConfigError: everything that cannot be started as it is asked for.
     """
-    config = node.value
-    faults = _not_offered(node)
-    if faults:
-        raise ConfigError(faults)
-    name = config.workers[0].name if config.workers else "worker0"
-    host = config.global_.endpoints.host
-    ports = {_GRPC_PORT: config.public_port, _HTTP_PORT: config.public_metrics_port}
-    env = {
-        **environ,
-        **_log_environment(environ, terminal=terminal),
-        **_device_environment(config),
-        **_lameduck_environment(node),
-        **{variable: str(port) for variable, port in ports.items()},
-        "INFERENCE_SERVER_NAME": name,
-    }
-    notes = [
-        f"{variable}={environ[variable]} is not followed: under a supervisor the port is {setting} ({port})"
-        for (variable, port), setting in zip(
-            ports.items(), ("REACTANT_PUBLIC_PORT", "REACTANT_PUBLIC_METRICS_PORT"), strict=True
-        )
-        if environ.get(variable, str(port)).strip() not in ("", str(port))
-    ]
-    if (note := _budget_note(node)) is not None:
-        notes.append(note)
-    worker = ProcessSpec(name, (python, "-m", WORKER_MODULE), env)
-    return NodePlan(worker, host, config.public_port, config.public_metrics_port, tuple(notes))
-
-
-def _not_offered(node: Effective[NodeConfig]) -> list[Fault]:
-    config = node.value
-    asked = (
-        (
-            "role",
-            config.role != "all",
-            f"{config.role!r} is a role, but this version only starts 'all'; the others come later",
-        ),
-        ("workers", len(config.workers) > 1, f"{len(config.workers)} workers; {_ONE_WORKER}"),
-        ("cpu_workers", config.cpu_workers > 1, f"{config.cpu_workers}; {_ONE_WORKER}"),
-        ("gpus", _device_count(config) > 1, f"{_device_count(config)} devices; {_ONE_WORKER}"),
-        (
-            "public_metrics_port",
-            config.public_port == config.public_metrics_port,
-            f"{config.public_metrics_port} is also public_port; gRPC and HTTP need a port each",
-        ),
+    role = node.value.role
+    if role == "registry":
+        problem = "'registry' is a role of a later version; accepted here are all, workers and gateway"
+        raise ConfigError([Fault("role", problem, node.sources.get("role", DEFAULT))])
+    count = 0 if role == "gateway" else worker_count(node.value, devices)
+    with_gateway = role == "gateway" or (role == "all" and count > 1)
+    env = inherited(around.environ, terminal=around.terminal)
+    env["REACTANT_NODE_FILE"] = str(around.run_dir / NODE_FILE_NAME)
+    workers = plan_workers(
+        node,
+        devices,
+        count,
+        env=env,
+        python=around.python,
+        cores=around.cores,
+        sockets=around.run_dir if with_gateway else None,
+        public=role == "all" and not with_gateway,
     )
-    return [Fault(key, problem, node.sources.get(key, DEFAULT)) for key, applies, problem in asked if applies]
+    gateway = None
+    if with_gateway:
+        if role == "gateway":
+            del env["REACTANT_NODE_FILE"]
+        gateway = plan_gateway(node, gateway_config(), workers, env=env, python=around.python)
+    listeners = (
+        *(gateway.listeners if gateway is not None else ()),
+        *(listener for worker in workers for listener in worker.listeners),
+    )
+    if faults := repeated_ports(listeners):
+        raise ConfigError(faults)
+    return NodePlan(
+        role=role,
+        workers=workers,
+        gateway=gateway,
+        devices=devices,
+        node_file=node_file_text(node, devices, workers),
+        listeners=listeners,
+        notes=(*devices.notes, *_notes(workers, gateway)),
+    )
 
 
-def _device_count(config: NodeConfig) -> int:
-    """Devices asked for; 1 when it is left to what there is."""
-    if config.gpus is None:
-        return 1
-    return config.gpus if isinstance(config.gpus, int) else len(config.gpus)
+def worker_count(config: NodeConfig, devices: Devices) -> int:
+    """How many workers there are to be: those listed, one for each device, or those of a CPU node."""
+    return len(config.workers) or len(devices.selectors) or config.cpu_workers
 
 
-def _device_environment(config: NodeConfig) -> dict[str, str]:
-    if config.gpus == 0 and config.global_.runtime.backend == "auto":
-        return {"INFERENCE_SERVER_RUNTIME_BACKEND": "cpu"}
-    if isinstance(config.gpus, tuple):
-        return {"CUDA_VISIBLE_DEVICES": ",".join(config.gpus)}
-    return {}
-
-
-def _worker_setting(node: Effective[NodeConfig], key: str) -> tuple[float, str]:
-    """Value and source of a number as the worker will have it: variable, its entry, `global:`."""
-    source = node.sources.get(f"global.{key}", DEFAULT)
-    entry = node.value.workers[0] if node.value.workers else None
-    if entry is None or key not in entry.model_fields_set or source == f"INFERENCE_SERVER_{key.upper()}":
-        return getattr(node.value.global_, key), source
-    return getattr(entry, key), node.sources.get(f"workers[0].{key}", "workers[0]")
-
-
-def _lameduck_environment(node: Effective[NodeConfig]) -> dict[str, str]:
-    # Announcing a stop before refusing work helps only where something else can take the work.
-    if _worker_setting(node, "lameduck_seconds")[1] == DEFAULT:
-        return {"INFERENCE_SERVER_LAMEDUCK_SECONDS": "0"}
-    return {}
-
-
-def _budget_note(node: Effective[NodeConfig]) -> str | None:
-    lameduck, source = _worker_setting(node, "lameduck_seconds")
-    drain_timeout, _ = _worker_setting(node, "drain_timeout_seconds")
-    return budget_note(0.0 if source == DEFAULT else lameduck, drain_timeout)
-
-
-def _log_environment(environ: Mapping[str, str], *, terminal: bool) -> dict[str, str]:
-    """A child writes to a pipe; these tell it what is at the other end."""
-    env = {"PYTHONUNBUFFERED": "1"}
-    if terminal:
-        env[FORMAT_VARIABLE] = environ.get(FORMAT_VARIABLE) or "console"
-        if not environ.get("NO_COLOR"):
-            env["FORCE_COLOR"] = "1"
-    return env
+def _notes(workers: tuple[WorkerPlan, ...], gateway: GatewayPlan | None) -> list[str]:
+    notes = [note for worker in workers for note in worker.notes]
+    if gateway is None:
+        times = [budget_note(worker.lameduck_seconds, worker.drain_timeout_seconds) for worker in workers]
+    else:
+        times = [
+            gateway_budget_note(
+                gateway.lameduck_seconds, gateway.drain_timeout_seconds, workers=bool(workers)
+            )
+        ]
+        notes += gateway.notes
+    # The same times of several workers are one note.
+    return list(dict.fromkeys([*notes, *(note for note in times if note is not None)]))

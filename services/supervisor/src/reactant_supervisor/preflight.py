@@ -1,24 +1,16 @@
-"""Finds out before anything starts whether the public ports can be had."""
+"""Finds out before anything starts whether the node's ports can be had."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import final
+import socket
+from collections.abc import Iterable, Sequence
 
-from reactant_core.net import BindError, listening_socket
+from reactant_core.net import BindError, check_free, listening_socket
+from reactant_supervisor.listeners import Listener
 
-
-@final
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """A port that a child will listen on; `setting` is what a user changes to move it."""
-
-    purpose: str
-    host: str
-    port: int
-    setting: str
+BACKLOG = 4096
+"""Connections that wait in the kernel while a gateway is started anew; Linux allows no more by default."""
 
 
 def port_faults(listeners: Iterable[Listener]) -> list[str]:
@@ -26,9 +18,31 @@ def port_faults(listeners: Iterable[Listener]) -> list[str]:
     return [fault for listener in listeners if (fault := _fault(listener)) is not None]
 
 
+def open_sockets(listeners: Iterable[Listener]) -> list[socket.socket]:
+    """Listening sockets, to be handed down; they outlive the process they are handed to.
+
+    Raises:
+        BindError: one was taken since it was looked at.
+    """
+    opened: list[socket.socket] = []
+    try:
+        for listener in listeners:
+            opened.append(listening_socket(listener.host, listener.port, backlog=BACKLOG))
+    except BindError:
+        close_sockets(opened)
+        raise
+    return opened
+
+
+def close_sockets(sockets: Sequence[socket.socket]) -> None:
+    """Closes ours; a process that inherited them listens on."""
+    for sock in sockets:
+        sock.close()
+
+
 def _fault(listener: Listener) -> str | None:
     try:
-        listening_socket(listener.host, listener.port).close()
+        check_free(listener.host, listener.port)
     except BindError as error:
         return f"{listener.purpose}: {error}{_advice(error, listener)}"
     return None

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
+from reactant_core.http_get import http_get
+from reactant_core.net import format_address
 from reactant_core.progress import Progress, parse_readyz
+
+DRAINED = "drained"
+"""What a gateway calls itself when it has answered all it accepted and waits to be let go."""
 
 _ANSWER_LIMIT_BYTES = 256 * 1024
 _ASK_SECONDS = 2.0
+_DRAIN_LOOK_SECONDS = 0.05
+
+_DIALLED = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (compared with, not bound)
+
+
+def dialled(host: str) -> str:
+    """Where a server bound on `host` is reached from this machine."""
+    return _DIALLED.get(host, host)
 
 
 async def ask(host: str, port: int) -> Progress | None:
     """GETs `/readyz`; None when nothing answers there (yet), or not in HTTP within two seconds."""
     try:
         async with asyncio.timeout(_ASK_SECONDS):
-            status, body = await _get(host, port, "/readyz")
+            answer = await http_get(format_address(host, port), "/readyz", limit_bytes=_ANSWER_LIMIT_BYTES)
     except (OSError, TimeoutError, ValueError):
         return None
-    return parse_readyz(status, body)
+    return parse_readyz(answer.status, answer.body)
 
 
-async def _get(host: str, port: int, path: str) -> tuple[int, bytes]:
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        name = f"[{host}]" if ":" in host else host
-        writer.write(f"GET {path} HTTP/1.0\r\nHost: {name}:{port}\r\n\r\n".encode("ascii"))
-        answer = b""
-        while len(answer) <= _ANSWER_LIMIT_BYTES and (chunk := await reader.read(65536)):
-            answer += chunk
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    version, _, rest = head.partition(b" ")
-    if not version.startswith(b"HTTP/1."):
-        raise ValueError("not an HTTP answer")
-    return int(rest[:3]), body
+async def wait_drained(host: str, port: int, *, every_seconds: float = _DRAIN_LOOK_SECONDS) -> None:
+    """Asks until the gateway there says that it has drained."""
+    while True:
+        progress = await ask(host, port)
+        if progress is not None and progress.state == DRAINED:
+            return
+        await asyncio.sleep(every_seconds)

@@ -15,10 +15,11 @@ from reactant_core.clock import SYSTEM_CLOCK, Clock
 from reactant_core.lifecycle import Stop
 from reactant_core.testing import FakeClock, async_test, eventually
 from reactant_policy.restarts import EX_CONFIG, GiveUp, RestartPolicy
+from reactant_supervisor.child_life import ChildLife, describe_exit
 from reactant_supervisor.children import Child, start_child
+from reactant_supervisor.node_life import NodeLife
 from reactant_supervisor.output import LineOutput
-from reactant_supervisor.plan import ProcessSpec
-from reactant_supervisor.supervise import Stopped, describe_exit, keep_running
+from reactant_supervisor.process_spec import ProcessSpec
 
 QUICK = RestartPolicy(max_restarts=3, first_delay_seconds=0.001, cap_seconds=0.001)
 
@@ -68,27 +69,28 @@ async def no_watch(_: Child) -> None:
     return
 
 
-def keep(
+def make_life(
     spec: ProcessSpec,
     lines: Lines,
-    stop: Stop,
     *,
     policy: RestartPolicy = QUICK,
     watch: Callable[[Child], Awaitable[None]] = no_watch,
     clock: Clock = SYSTEM_CLOCK,
-    budget: float = 20.0,
-) -> asyncio.Task[Stopped | GiveUp]:
-    return asyncio.create_task(
-        keep_running(
-            spec,
-            output=lines.output,
-            stop=stop,
-            policy=policy,
-            watch=watch,
-            clock=clock,
-            stop_budget_seconds=budget,
-        )
+    restart_seconds: float = 20.0,
+) -> ChildLife:
+    return ChildLife(
+        spec, output=lines.output, policy=policy, watch=watch, clock=clock, restart_seconds=restart_seconds
     )
+
+
+async def not_drained() -> None:
+    raise AssertionError("there is no gateway")
+
+
+def keep(life: ChildLife, stop: Stop, *, budget: float = 20.0) -> asyncio.Task[int]:
+    """Runs a node of one worker; its exit code."""
+    node = NodeLife([life], None, wait_drained=not_drained, budget_seconds=budget)
+    return asyncio.create_task(node.run(stop))
 
 
 def alive(pid: int) -> bool:
@@ -122,24 +124,24 @@ async def test_both_streams_come_out_prefixed_and_the_last_line_needs_no_end() -
 async def test_lines_of_many_children_stay_whole_under_load() -> None:
     code = """
         import os
-        for n in range(2000):
-            line = b"<%d %s>\\n" % (n, b"x" * (n % 700))
-            for at in range(0, len(line), 97):  # torn writes, as a busy pipe gives them
-                os.write(1, line[at:at + 97])
+        text = b"".join(b"<%d %s>\\n" % (n, b"x" * (n * 37 % 211)) for n in range(20000))
+        at = 0
+        while at < len(text):  # torn writes, as a busy pipe gives them
+            at += os.write(1, text[at:at + 97 + at % 4001])
     """
     async with collected() as lines:
-        children = [await start_child(script(code, f"worker{i}"), lines.output) for i in range(3)]
-        seen = {f"worker{i}": 0 for i in range(3)}
+        children = [await start_child(script(code, f"worker{i}"), lines.output) for i in range(4)]
+        seen = {f"worker{i}": 0 for i in range(4)}
 
         async def read() -> None:
-            for _ in range(3 * 2000):
+            for _ in range(4 * 20_000):
                 name, _, rest = (await lines.next()).partition("] ")
                 n = seen[name[1:]]
-                assert rest == f"<{n} {'x' * (n % 700)}>\n"
+                assert rest == f"<{n} {'x' * (n * 37 % 211)}>\n"
                 seen[name[1:]] = n + 1
 
         await asyncio.gather(read(), *(child.wait() for child in children))
-        assert set(seen.values()) == {2000}
+        assert set(seen.values()) == {20_000}
 
 
 @async_test
@@ -192,7 +194,7 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hold_up_the_end() -> No
 @async_test
 async def test_a_dying_child_is_restarted_then_given_up() -> None:
     async with collected() as lines:
-        ended = await keep(script("print('life', flush=True); raise SystemExit(3)"), lines, Stop())
+        ended = await make_life(script("print('life', flush=True); raise SystemExit(3)"), lines).run()
         assert isinstance(ended, GiveUp)
         assert ended.failures == 4
         assert [await lines.next() for _ in range(4)] == ["[worker0] life\n"] * 4
@@ -201,7 +203,7 @@ async def test_a_dying_child_is_restarted_then_given_up() -> None:
 @async_test
 async def test_a_refused_configuration_is_not_retried() -> None:
     async with collected() as lines:
-        ended = await keep(script(f"raise SystemExit({EX_CONFIG})"), lines, Stop())
+        ended = await make_life(script(f"raise SystemExit({EX_CONFIG})"), lines).run()
         assert isinstance(ended, GiveUp)
         assert (ended.failures, "configuration" in ended.reason) == (1, True)
 
@@ -223,15 +225,14 @@ async def test_good_lives_begin_a_new_row_for_ever() -> None:
             child.kill()
 
     async with collected() as lines:
-        ended = await keep(SLEEPER, lines, stop, watch=watch, clock=clock)
-        assert ended == Stopped(clean=True)
+        assert await keep(make_life(SLEEPER, lines, watch=watch, clock=clock), stop) == 0
         assert lives == 10
 
 
 @async_test
 async def test_a_program_that_cannot_be_started_counts_as_failures() -> None:
     async with collected() as lines:
-        ended = await keep(ProcessSpec("worker0", ("/nonexistent/program",), {}), lines, Stop())
+        ended = await make_life(ProcessSpec("worker0", ("/nonexistent/program",), {}), lines).run()
         assert isinstance(ended, GiveUp)
 
 
@@ -247,11 +248,11 @@ async def test_a_stop_is_forwarded_once_and_a_clean_end_is_clean() -> None:
             again = signal.sigtimedwait({signal.SIGTERM}, 0.1)
             print("again", again, flush=True)
         """)
-        running = keep(spec, lines, stop)
+        running = keep(make_life(spec, lines), stop)
         await lines.until("up")
         stop.request("SIGTERM")
         assert await lines.until("again") == "[worker0] again None\n"
-        assert await running == Stopped(clean=True)
+        assert await running == 0
 
 
 @pytest.mark.parametrize(
@@ -265,10 +266,10 @@ def test_how_the_child_ends_decides_whether_a_stop_is_clean(code: str, clean: bo
         async with collected() as lines:
             stop = Stop()
             spec = script(f"import signal\n{code}\nprint('up', flush=True)\nsignal.pause()")
-            running = keep(spec, lines, stop)
+            running = keep(make_life(spec, lines), stop)
             await lines.until("up")
             stop.request("SIGTERM")
-            assert await running == Stopped(clean)
+            assert await running == (0 if clean else 1)
 
     scenario()
 
@@ -285,10 +286,10 @@ async def test_a_child_that_does_not_stop_in_the_budget_is_killed_with_its_group
                 print("pids", os.getpid(), child, flush=True)
             time.sleep(60)
         """)
-        running = keep(spec, lines, stop, budget=0.01)
+        running = keep(make_life(spec, lines), stop, budget=0.01)
         pids = [int(pid) for pid in (await lines.until("pids")).split()[-2:]]
         stop.request("SIGTERM")
-        assert await running == Stopped(clean=False)
+        assert await running == 1
         await eventually(lambda: not any(map(alive, pids)))
 
 
@@ -297,18 +298,17 @@ async def test_a_stop_during_the_backoff_ends_it_at_once() -> None:
     slow = RestartPolicy(first_delay_seconds=3600, cap_seconds=3600)
     async with collected() as lines:
         stop = Stop()
-        running = keep(script("print('life', flush=True)"), lines, stop, policy=slow)
+        running = keep(make_life(script("print('life', flush=True)"), lines, policy=slow), stop)
         await lines.until("life")
         stop.request("SIGTERM")
-        assert await asyncio.wait_for(running, 20) == Stopped(clean=True)
+        assert await asyncio.wait_for(running, 20) == 0
 
 
 @async_test
 async def test_cancelling_leaves_no_child() -> None:
     async with collected() as lines:
-        running = keep(
-            script("import os,time; print('pid', os.getpid(), flush=True); time.sleep(60)"), lines, Stop()
-        )
+        spec = script("import os,time; print('pid', os.getpid(), flush=True); time.sleep(60)")
+        running = keep(make_life(spec, lines), Stop())
         pid = int((await lines.until("pid")).split()[-1])
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -323,14 +323,13 @@ async def test_a_watcher_that_fails_does_not_touch_the_child(caplog: pytest.LogC
 
     async with collected() as lines:
         stop = Stop()
-        running = keep(
-            script("import time; print('up', flush=True); time.sleep(60)"), lines, stop, watch=watch
-        )
+        spec = script("import time; print('up', flush=True); time.sleep(60)")
+        running = keep(make_life(spec, lines, watch=watch), stop)
         await lines.until("up")
         await eventually(lambda: "can no longer be watched" in caplog.text)
         assert not running.done()
         stop.request("SIGTERM")
-        assert await running == Stopped(clean=True)
+        assert await running == 0
 
 
 @pytest.mark.parametrize(
