@@ -44,6 +44,10 @@ bench: setup ## Measure what this machine allows, against the peers it has
 test: setup ## Run the tests (ARGS="-k word -x" is handed to pytest)
 	@$(BIN)/pytest $(ARGS)
 
+.PHONY: fuzz
+fuzz: setup ## Send the gateway 100,000 malformed connections (ARGS="--inputs 1000 --seed x")
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
 # --- check ------------------------------------------------------------------------------------------
 CHECKS := format lint types walls proto links lengths lock
 FIXES := format lint proto lock

@@ -34,9 +34,11 @@ def test_every_make_target_that_a_page_names_exists() -> None:
 
 
 def test_every_variable_that_a_page_names_is_known() -> None:
+    from reactant_core.config.gateway import GATEWAY_VARIABLES, HOLD_FD_VARIABLE, LISTEN_FDS_VARIABLE
     from reactant_core.config.load import NODE_VARIABLES, WORKER_VARIABLES
 
-    known = {*NODE_VARIABLES, *WORKER_VARIABLES, "REACTANT_NODE_FILE", "REACTANT_LOG_FORMAT"}
+    known = {*NODE_VARIABLES, *WORKER_VARIABLES, *GATEWAY_VARIABLES, HOLD_FD_VARIABLE, LISTEN_FDS_VARIABLE}
+    known |= {"REACTANT_NODE_FILE", "REACTANT_GATEWAY_FILE", "REACTANT_LOG_FORMAT"}
     known |= {"REACTANT_GPU", "REACTANT_GPU_VERSION"}
     named = {
         (str(page), name)

@@ -1,0 +1,224 @@
+"""A gateway's parts, put together: started, reconfigured, drained, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import final
+
+from prometheus_client import CollectorRegistry
+
+from reactant_core import logs
+from reactant_core.config.gateway import GatewayConfig
+from reactant_core.lifecycle import Stop
+from reactant_core.web import Readiness, serve_health
+from reactant_gateway.forward.forwarder import Forwarder, Limits
+from reactant_gateway.forward.listener import Listener
+from reactant_gateway.local.regions import RegionBook
+from reactant_gateway.local.server import LocalServer
+from reactant_gateway.metrics import GatewayMetrics, Watched
+from reactant_gateway.node_page import NodePage
+from reactant_gateway.router import Router
+from reactant_gateway.scrape import Target
+from reactant_gateway.sockets import BACKLOG, Listening, address_of
+from reactant_gateway.workers.pool import LinkSettings, WorkerLink
+from reactant_gateway.workers.roster import Roster
+from reactant_policy.routing.spread import SPREADS
+from reactant_policy.routing.table import READY, RoutingTable
+
+_log = logs.get_logger(__name__)
+
+
+@final
+class Gateway:
+    """One process in front of many workers. Construct on the event loop that serves."""
+
+    def __init__(self, config: GatewayConfig, listening: Listening) -> None:
+        self._config = config
+        self._listening = listening
+        self._state = "starting"
+        self._served: set[str] = set()
+        self._registry = CollectorRegistry()
+        self._metrics = GatewayMetrics(self._registry, info={"version": version("reactant-gateway")})
+        self._router = Router(SPREADS[config.scheduling.mode](), config.scheduling.work_basis)
+        self._regions = RegionBook(lambda: self._roster.handles, self._lost)
+        self._roster = Roster(config, router=self._router, before_admission=self._regions.replay)
+        self._discovery = self._roster.discovery
+        self._local = LocalServer(
+            self._discovery,
+            self._router,
+            self._regions,
+            max_recv_msg_bytes=config.grpc.max_recv_msg_bytes,
+            max_send_msg_bytes=config.grpc.max_send_msg_bytes,
+        )
+        self._forwarder = Forwarder(
+            router=self._router,
+            links=self._roster.links,
+            limits=_limits(config),
+            metrics=self._metrics,
+            refresh=self._discovery.refresh,
+            holders=self._regions.holders,
+            suspect=self._discovery.suspect,
+        )
+        self._local_link: WorkerLink | None = None
+        self._listener: Listener | None = None
+        self._server: asyncio.AbstractServer | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._web = serve_health(
+            "",
+            0,
+            ready=self._readyz,
+            page=NodePage(self._registry, self._metrics, self._targets),
+            sock=listening.http,
+        )
+        self._router.on_swap += [self._local.health_from, self._swapped]
+        self._swapped(self._router.table)
+
+    async def start(self) -> None:
+        """Answers from here on; ready when a worker is.
+
+        Raises:
+            OSError: the gateway's own server cannot be had.
+        """
+        address = await self._local.start()
+        # That server is in this process: it cannot fall silent without us.
+        settings = LinkSettings(max_in_flight=1 << 30, ping_seconds=3600.0)
+        link = self._local_link = WorkerLink("local", address, settings, self._local_lost)
+        if not await link.connect():
+            raise OSError(f"the gateway's own server at {address} does not answer")
+        listener = self._listener = Listener(self._forwarder, link, self._local.services)
+        self._metrics.watch(self._watched(listener))
+        await self._web.start()
+        self._server = await asyncio.get_running_loop().create_server(
+            listener.new_connection, sock=self._listening.grpc, backlog=BACKLOG
+        )
+        self._watching = asyncio.create_task(self._discovery.run(), name="discovery")
+        self._state = "waiting for a worker"
+        _log.info(
+            "listening",
+            grpc=address_of(self._listening.grpc),
+            http=address_of(self._listening.http),
+            workers=len(self._roster.handles),
+            scheduling=self._config.scheduling.mode,
+        )
+
+    async def serve(self, stop: Stop) -> None:
+        """Returns when a stop was asked for.
+
+        Raises whatever ended the watching of workers, which is a fault of ours.
+        """
+        assert self._watching is not None
+        stopping = asyncio.create_task(stop.requested.wait())
+        first = asyncio.create_task(self._discovery.wait_first_ready())
+        try:
+            await asyncio.wait({stopping, self._watching, first}, return_when=asyncio.FIRST_COMPLETED)
+            if first.done():
+                _log.info("ready", models=len(self._router.table.routes))
+            await asyncio.wait({stopping, self._watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not stopping.done():
+                self._watching.result()
+        finally:
+            stopping.cancel()
+            first.cancel()
+
+    def follow(self, config: GatewayConfig) -> None:
+        """Takes over what can change in a running gateway."""
+        before, self._config = self._config, config
+        if config.scheduling != before.scheduling:
+            self._router.follow(SPREADS[config.scheduling.mode](), config.scheduling.work_basis)
+        self._roster.follow(config)
+        self._forwarder.limits = _limits(config)
+
+    async def drain(self) -> None:
+        """Announces the end, goes on for the lame-duck time, then refuses and finishes what was accepted."""
+        assert self._listener is not None
+        self._state = "draining"
+        self._local.drain()
+        _log.info("draining", in_flight=self._forwarder.in_flight)
+        await asyncio.sleep(self._config.lameduck_seconds)
+        idle = asyncio.Event()
+        self._listener.drain()
+        self._forwarder.when_idle(idle.set)
+        try:
+            async with asyncio.timeout(self._config.drain_timeout_seconds):
+                await idle.wait()
+        except TimeoutError:
+            _log.warning("drain timed out", in_flight=self._forwarder.in_flight)
+        self._state = "drained"
+        _log.info("drained")
+
+    async def stop(self) -> None:
+        """Closes the ports and every connection."""
+        if self._server is not None:
+            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        if self._local_link is not None:
+            await self._local_link.close()
+        await self._roster.close()
+        await self._local.stop()
+        await self._web.stop()
+        _log.info("stopped")
+
+    def _readyz(self) -> Readiness:
+        workers = {handle.name: "ready" if handle.ready else handle.reason for handle in self._roster.handles}
+        routes = self._router.table.routes.values()
+        ready = self._local.ready
+        detail = {
+            "state": "ready" if ready else self._state,
+            "workers": workers,
+            "models": {"total": len(routes), "ready": sum(1 for route in routes if route.candidates)},
+        }
+        return Readiness(ready, detail)
+
+    def _watched(self, listener: Listener) -> Watched:
+        router = self._router
+        return Watched(
+            basis=lambda: router.basis,
+            work=lambda: router.load,
+            ready=lambda: {handle.name: handle.ready for handle in self._roster.handles},
+            replicas=lambda: {name: len(router.table.routes[name].candidates) for name in self._served},
+            outstanding=lambda: self._by_model(router.replica_outstanding),
+            routed=lambda: self._by_model(router.routed),
+            table_size=lambda: len(router.table.routes),
+            requests=lambda: self._forwarder.in_flight,
+            connections=lambda: listener.connections,
+        )
+
+    def _by_model(self, counts: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+        served = self._served
+        return {(model, worker): count for (worker, model), count in counts.items() if model in served}
+
+    def _targets(self) -> list[Target]:
+        return [
+            Target(handle.name, handle.endpoint.metrics_address, {"worker": handle.name, "gpu": handle.gpu})
+            for handle in self._roster.handles
+            if handle.endpoint.metrics_address is not None
+        ]
+
+    def _lost(self, worker: str, reason: str) -> None:
+        self._discovery.lost(worker, reason)
+
+    def _local_lost(self, reason: str) -> None:
+        _log.error("connection to the gateway's own server lost", reason=reason)
+
+    def _swapped(self, table: RoutingTable) -> None:
+        # Those that some worker has, or had when it was lost.
+        served = {
+            model.name
+            for view in table.workers.values()
+            for model in view.models.values()
+            if model.state == READY
+        }
+        self._served = served
+        self._metrics.keep(models=served, workers=table.workers)
+
+
+def _limits(config: GatewayConfig) -> Limits:
+    return Limits(
+        config.grpc.max_recv_msg_bytes, config.grpc.max_send_msg_bytes, config.worker_client.max_in_flight
+    )

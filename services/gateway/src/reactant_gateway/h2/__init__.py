@@ -1,0 +1,1 @@
+"""HTTP/2 connections of both roles: frames, flow control, pacing. The only room that knows ngh2."""

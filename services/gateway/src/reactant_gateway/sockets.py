@@ -1,0 +1,78 @@
+"""The gateway's listening sockets: its own, or handed down by the process that started it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+from reactant_core.config.gateway import HOLD_FD_VARIABLE, LISTEN_FDS_VARIABLE
+from reactant_core.net import format_address, listening_socket
+
+BACKLOG: Final = 4096
+"""Connections the kernel keeps for us while we are busy or restarting."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Sockets that listen already."""
+
+    grpc: socket.socket
+    http: socket.socket
+
+
+def listen(host: str, port: int, http_port: int, environ: Mapping[str, str]) -> Listening:
+    """The sockets handed down in `REACTANT_GATEWAY_LISTEN_FDS` (`grpc=7,http=8`), else new ones.
+
+    Raises:
+        BindError: an address is taken or not ours.
+        ValueError: the variable names no usable sockets.
+    """
+    handed = environ.get(LISTEN_FDS_VARIABLE, "")
+    if not handed:
+        grpc = listening_socket(host, port, backlog=BACKLOG)
+        try:
+            return Listening(grpc, listening_socket(host, http_port, backlog=BACKLOG))
+        except OSError:
+            grpc.close()
+            raise
+    found = dict(part.split("=", 1) for part in handed.split(",") if "=" in part)
+    try:
+        return Listening(_adopt(found["grpc"]), _adopt(found["http"]))
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{LISTEN_FDS_VARIABLE}={handed}: accepted is grpc=<fd>,http=<fd> of listening sockets ({error})"
+        ) from error
+
+
+def hold_fd(environ: Mapping[str, str]) -> int | None:
+    """The pipe whose end of file releases a drained gateway; None when nobody holds it.
+
+    Raises:
+        ValueError: the variable is no file descriptor.
+    """
+    value = environ.get(HOLD_FD_VARIABLE, "")
+    if not value:
+        return None
+    try:
+        os.fstat(int(value))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{HOLD_FD_VARIABLE}={value}: accepted is an open file descriptor") from error
+    os.set_inheritable(int(value), False)
+    return int(value)
+
+
+def address_of(sock: socket.socket) -> str:
+    """`host:port` that `sock` listens on."""
+    host, port, *_ = sock.getsockname()
+    return format_address(host, port)
+
+
+def _adopt(text: str) -> socket.socket:
+    sock = socket.socket(fileno=int(text))
+    sock.set_inheritable(False)
+    sock.setblocking(False)
+    return sock

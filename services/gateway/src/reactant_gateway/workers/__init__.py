@@ -1,0 +1,1 @@
+"""The workers behind this gateway: where they are, whether they are reachable, what they serve."""
