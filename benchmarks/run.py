@@ -16,7 +16,7 @@ from typing import Any, final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import demo_models
+from benchmarks import demo_models, gateway
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -24,14 +24,19 @@ RESULTS = Path(__file__).resolve().parent / "results"
 @final
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What can be run: `missing` says what it lacks here, `run` gives rows."""
+    """What can be run: `missing` says what it lacks here, `run` gives rows, `summary` condenses them."""
 
     missing: Callable[[], str | None]
     run: Callable[[argparse.Namespace], list[dict[str, Any]]]
+    summary: Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]] | None = None
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
-    model: Benchmark(demo_models.missing, partial(demo_models.run, model)) for model in ("digits", "minilm")
+    **{
+        model: Benchmark(demo_models.missing, partial(demo_models.run, model))
+        for model in ("digits", "minilm")
+    },
+    "gateway": Benchmark(gateway.missing, gateway.run, gateway.summary),
 }
 
 
@@ -50,17 +55,24 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     results: dict[str, Any] = {}
+    summaries: dict[str, Any] = {}
     for name in options.names or BENCHMARKS:
         lacking = BENCHMARKS[name].missing()
         if lacking:
             print(f"{name}: skipped, {lacking}")
             continue
-        results[name] = BENCHMARKS[name].run(options)
+        benchmark = BENCHMARKS[name]
+        results[name] = benchmark.run(options)
         print_table(name, results[name])
+        if benchmark.summary is not None:
+            summaries[name] = benchmark.summary(results[name])
+            print_table(f"{name}, medians", summaries[name])
     if results and not options.no_write:
         RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{dt.date.today().isoformat()}.json"
-        path.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+        # Runs of one day that measured different things lie side by side.
+        path = RESULTS / f"{'-'.join((dt.date.today().isoformat(), *options.names))}.json"
+        document = {"machine": machine(), "results": results, "summary": summaries}
+        path.write_text(json.dumps(document, indent=1) + "\n")
         print(f"written: {path.relative_to(RESULTS.parent.parent)}")
     return 0
 
