@@ -65,6 +65,8 @@ class NativeBackend:
         self._make = partial(native.server, thread_pool, interceptors=tuple(interceptors), options=options)
         self._handlers = _Handlers()
         self._servers: list[Any] = []
+        # Never done: no way is known in which this server ends by itself.
+        self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
     def server(self) -> grpc.aio.Server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ Transport = Literal["auto", "native", "grpcio"]
 
 class _Backend(Protocol):
     name: str
+    died: asyncio.Future[str]
 
     @property
     def server(self) -> grpc.aio.Server: ...
@@ -103,6 +105,10 @@ class RpcServer:
         """Begins to answer."""
         await self._backend.start()
 
+    async def wait_died(self) -> str:
+        """Returns, with the reason, if the server ends without having been stopped: start another."""
+        return await asyncio.shield(self._backend.died)
+
     async def stop(self, grace_seconds: float) -> None:
         """Refuses new calls with UNAVAILABLE, lets running ones finish within the grace, cancels the rest.
 
@@ -156,6 +162,7 @@ class _GrpcioBackend:
         tls: ServerTls | None,
     ) -> None:
         self.server = grpc.aio.server(thread_pool, interceptors=tuple(interceptors), options=options)
+        self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tls = tls
 
     def bind(self, address: str) -> int:
@@ -168,7 +175,16 @@ class _GrpcioBackend:
         self.server.add_insecure_port(f"unix:{quote(os.fspath(path))}")
 
     async def start(self) -> None:
+        before = asyncio.all_tasks()
         await self.server.start()
+        for task in asyncio.all_tasks() - before:
+            # grpcio 1.85 ends its loop, and with it the server, on a `:path` that is not UTF-8.
+            if "_server_main_loop" in repr(task):
+                task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not self.died.done():
+            self.died.set_result(f"grpcio's server ended by itself: {error!r}")
 
     async def stop(self, grace_seconds: float) -> None:
         await self.server.stop(grace_seconds)

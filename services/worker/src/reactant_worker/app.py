@@ -48,7 +48,7 @@ from reactant_worker.rpc.regions import Regions
 
 _log = logs.get_logger(__name__)
 
-EX_OK, EX_CONFIG = 0, 78
+EX_OK, EX_FAILURE, EX_CONFIG = 0, 1, 78
 """Exit codes; 78 (sysexits' EX_CONFIG) tells a supervisor that a restart cannot help."""
 
 _STOP_GRACE_SECONDS = 1.0
@@ -201,6 +201,10 @@ class Worker:
             seconds=round(SYSTEM_CLOCK.monotonic() - progress.started, 2),
         )
 
+    async def wait_died(self) -> str:
+        """Returns, with the reason, when the gRPC server has ended without having been stopped."""
+        return await self._rpc.wait_died()
+
     async def drain(self) -> None:
         """Announces the end, goes on admitting for the lame-duck time, then finishes what was accepted."""
         config = self._config
@@ -344,17 +348,22 @@ async def serve(effective: Effective[WorkerConfig], stop: Stop) -> int:
         return EX_CONFIG
     loading = asyncio.create_task(worker.load())
     stopping = asyncio.create_task(stop.requested.wait())
-    await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+    died = asyncio.create_task(worker.wait_died())
+    await asyncio.wait((loading, stopping, died), return_when=asyncio.FIRST_COMPLETED)
     try:
         if loading.done():
             loading.result()
-            await stopping
+            await asyncio.wait((stopping, died), return_when=asyncio.FIRST_COMPLETED)
     except DeviceError as error:
         _log.error("no device", reason=str(error))
         return EX_CONFIG
     finally:
         loading.cancel()
         stopping.cancel()
+    if died.done():
+        _log.error("nobody can call any more; ending, to be started anew", reason=died.result())
+        leave_at_once(EX_FAILURE)
+    died.cancel()
     await worker.drain()
     if not await worker.stop():
         leave_at_once(EX_OK)

@@ -132,6 +132,10 @@ class LocalServer:
         self._draining = True
         self._health.drain()
 
+    async def wait_died(self) -> str:
+        """Returns, with the reason, when the server has ended without having been stopped."""
+        return await self._rpc.wait_died()
+
     async def stop(self) -> None:
         """Ends health watches and closes the socket."""
         self._servicer.shutdown()
