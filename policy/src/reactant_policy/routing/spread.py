@@ -6,13 +6,18 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import final
+from typing import ClassVar, final
 
 
 class Spread(ABC):
-    """A rule with what it remembers of its own choices."""
+    """A rule with what it remembers of its own choices.
+
+    Attributes:
+        looks_at_load: whether a choice depends on the work in flight, so that it is worth measuring.
+    """
 
     __slots__ = ()
+    looks_at_load: ClassVar[bool] = True
 
     @abstractmethod
     def choose(self, model: str, candidates: Sequence[str], load: Mapping[str, float]) -> str:
@@ -34,6 +39,7 @@ class RoundRobin(Spread):
     """
 
     __slots__ = ("_last", "_models")
+    looks_at_load = False
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}

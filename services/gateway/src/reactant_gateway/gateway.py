@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import final
+from typing import Final, final
 
 from prometheus_client import CollectorRegistry
 
@@ -26,6 +26,9 @@ from reactant_gateway.workers.pool import LinkSettings, WorkerLink
 from reactant_gateway.workers.roster import Roster
 from reactant_policy.routing.spread import SPREADS
 from reactant_policy.routing.table import READY, RoutingTable
+
+_FIRST_LOOK_SECONDS: Final = 3.0
+_LEAVE_SECONDS: Final = 1.0
 
 _log = logs.get_logger(__name__)
 
@@ -90,10 +93,11 @@ class Gateway:
         listener = self._listener = Listener(self._forwarder, link, self._local.services)
         self._metrics.watch(self._watched(listener))
         await self._web.start()
+        self._watching = asyncio.create_task(self._discovery.run(), name="discovery")
+        await self._first_look(self._watching)
         self._server = await asyncio.get_running_loop().create_server(
             listener.new_connection, sock=self._listening.grpc, backlog=BACKLOG
         )
-        self._watching = asyncio.create_task(self._discovery.run(), name="discovery")
         self._state = "waiting for a worker"
         _log.info(
             "listening",
@@ -103,22 +107,36 @@ class Gateway:
             scheduling=self._config.scheduling.mode,
         )
 
+    async def _first_look(self, watching: asyncio.Task[None]) -> None:
+        """Looks at the workers before clients come, who may have waited since another gateway ended."""
+        looked = asyncio.create_task(self._discovery.wait_looked())
+        tasks = (looked, watching)
+        await asyncio.wait(tasks, timeout=_FIRST_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        looked.cancel()
+
     async def serve(self, stop: Stop) -> None:
         """Returns when a stop was asked for.
 
-        Raises whatever ended the watching of workers, which is a fault of ours.
+        Raises:
+            RuntimeError: the gateway's own server ended by itself.
+            Exception: whatever ended the watching of workers, which is a fault of ours.
         """
         assert self._watching is not None
         stopping = asyncio.create_task(stop.requested.wait())
+        died = asyncio.create_task(self._local.wait_died())
         first = asyncio.create_task(self._discovery.wait_first_ready())
         try:
-            await asyncio.wait({stopping, self._watching, first}, return_when=asyncio.FIRST_COMPLETED)
+            ends = {stopping, self._watching, died}
+            await asyncio.wait({*ends, first}, return_when=asyncio.FIRST_COMPLETED)
             if first.done():
                 _log.info("ready", models=len(self._router.table.routes))
-            await asyncio.wait({stopping, self._watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if died.done():
+                raise RuntimeError(died.result())
             if not stopping.done():
                 self._watching.result()
         finally:
+            died.cancel()
             stopping.cancel()
             first.cancel()
 
@@ -134,19 +152,38 @@ class Gateway:
         """Announces the end, goes on for the lame-duck time, then refuses and finishes what was accepted."""
         assert self._listener is not None
         self._state = "draining"
+        self._discovery.expect_end()
         self._local.drain()
         _log.info("draining", in_flight=self._forwarder.in_flight)
         await asyncio.sleep(self._config.lameduck_seconds)
-        idle = asyncio.Event()
+        if self._listening.shared and self._server is not None:
+            self._server.close()
         self._listener.drain()
-        self._forwarder.when_idle(idle.set)
         try:
             async with asyncio.timeout(self._config.drain_timeout_seconds):
-                await idle.wait()
+                await self._answered()
+                await self._clients_gone(self._listener)
+                # What came while they still had to hear that they should go.
+                await self._answered()
         except TimeoutError:
             _log.warning("drain timed out", in_flight=self._forwarder.in_flight)
         self._state = "drained"
         _log.info("drained")
+
+    async def _answered(self) -> None:
+        idle = asyncio.Event()
+        self._forwarder.when_idle(idle.set)
+        await idle.wait()
+
+    async def _clients_gone(self, listener: Listener) -> None:
+        left = asyncio.Event()
+        listener.when_left(left.set)
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await left.wait()
+        except TimeoutError:
+            # One that watches our health stays as long as we do.
+            _log.info("closing connections", clients=listener.connections)
 
     async def stop(self) -> None:
         """Closes the ports and every connection."""

@@ -43,9 +43,6 @@ class Router:
         Raises:
             ValueError: the basis is not one of `WORK_BASES`.
         """
-        self._check(basis)
-        self._spread = spread
-        self._basis = basis
         self._table = EMPTY_TABLE
         self._routes: Mapping[str, Route] = EMPTY_TABLE.routes
         self._load: dict[str, float] = {}
@@ -54,23 +51,22 @@ class Router:
         self._routed: dict[tuple[str, str], int] = {}
         self.load: Mapping[str, float] = MappingProxyType(self._load)
         self.on_swap: list[Callable[[RoutingTable], None]] = []
+        self.follow(spread, basis)
         self.routed: Mapping[tuple[str, str], int] = MappingProxyType(self._routed)
         self.replica_outstanding: Mapping[tuple[str, str], int] = MappingProxyType(self._replicas)
-
-    @staticmethod
-    def _check(basis: str) -> None:
-        if basis not in WORK_BASES:
-            raise ValueError(f"work basis {basis!r}: accepted are {', '.join(WORK_BASES)}")
 
     def follow(self, spread: Spread, basis: str) -> None:
         """Spreads by another rule from now on; what is in flight keeps the weight it was given.
 
+        A rule that does not look at the load gets `requests` as its basis, which costs nothing to count.
+
         Raises:
             ValueError: the basis is not one of `WORK_BASES`.
         """
-        self._check(basis)
+        if basis not in WORK_BASES:
+            raise ValueError(f"work basis {basis!r}: accepted are {', '.join(WORK_BASES)}")
         self._spread = spread
-        self._basis = basis
+        self._basis = basis if spread.looks_at_load else "requests"
 
     @property
     def table(self) -> RoutingTable:

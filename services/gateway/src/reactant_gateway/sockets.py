@@ -18,10 +18,17 @@ BACKLOG: Final = 4096
 @final
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Sockets that listen already."""
+    """Sockets that listen already.
+
+    Attributes:
+        grpc: of gRPC.
+        http: of HTTP.
+        shared: whoever handed them down listens on: what we do not accept waits for the next gateway.
+    """
 
     grpc: socket.socket
     http: socket.socket
+    shared: bool = False
 
 
 def listen(host: str, port: int, http_port: int, environ: Mapping[str, str]) -> Listening:
@@ -41,7 +48,7 @@ def listen(host: str, port: int, http_port: int, environ: Mapping[str, str]) -> 
             raise
     found = dict(part.split("=", 1) for part in handed.split(",") if "=" in part)
     try:
-        return Listening(_adopt(found["grpc"]), _adopt(found["http"]))
+        return Listening(_adopt(found["grpc"]), _adopt(found["http"]), shared=True)
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(
             f"{LISTEN_FDS_VARIABLE}={handed}: accepted is grpc=<fd>,http=<fd> of listening sockets ({error})"

@@ -225,9 +225,9 @@ class Exchange:
         up = self._up
         if unprocessed:
             fault = Fault.GOAWAY
-        elif self._received < self._length:
-            fault = Fault.UNSENT
-        elif up is not None and up.is_unsent(self._up_stream, marked_at_flush=self._marked_at_flush):
+        elif self._received < self._length or (
+            up is not None and up.is_unsent(self._up_stream, marked_at_flush=self._marked_at_flush)
+        ):
             fault = Fault.UNSENT
         else:
             fault = Fault.LOST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -64,6 +64,7 @@ class Listener:
         self._services = frozenset(service.encode("ascii") for service in services)
         self._local = local
         self._connections: set[ServerConnection] = set()
+        self._left: Callable[[], None] | None = None
         # Clients send the same headers again and again.
         self._last: _Call | None = None
 
@@ -84,6 +85,12 @@ class Listener:
         for connection in list(self._connections):
             connection.drain()
 
+    def when_left(self, callback: Callable[[], None]) -> None:
+        """Calls back each time the last client is gone, and now if none is there."""
+        self._left = callback
+        if not self._connections:
+            callback()
+
     def close(self) -> None:
         """Closes every connection."""
         for connection in list(self._connections):
@@ -95,11 +102,14 @@ class Listener:
         """A client has connected."""
         self._connections.add(connection)
         if self._fw.draining:
+            connection.open = False
             connection.drain()
 
     def disconnected(self, connection: ServerConnection) -> None:
         """Its connection is gone."""
         self._connections.discard(connection)
+        if not self._connections and self._left is not None:
+            self._left()
 
     def request(
         self, connection: ServerConnection, stream: int, headers: Headers, ended: bool
@@ -125,7 +135,8 @@ class Listener:
         """Why the call is not taken now; one that is taken has been admitted."""
         fw = self._fw
         if call.path in _INFERENCE:
-            if fw.draining:
+            # A client that has not yet read the first GOAWAY has done nothing wrong: it is served.
+            if not connection.open or (fw.draining and call.path == _STREAM_INFER):
                 return grpc.UNAVAILABLE, "the server is shutting down"
         elif call.service not in self._services:
             return grpc.UNIMPLEMENTED, f"no such method: {call.path.decode('ascii', 'replace')}"

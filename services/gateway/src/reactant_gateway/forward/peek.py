@@ -99,6 +99,9 @@ def peek(data: bytes, start: int, end: int) -> Peeked | None:  # noqa: PLR0912 (
         elif tensors < 0 and tag in (_INPUT, _OUTPUT):
             tensors = at
         at = after
+    if have < min(at, stop):
+        # The last field is not all there.
+        return None
     seen = min(at, have)
     try:
         name = model.decode()

@@ -49,13 +49,21 @@ class Tunnel:
         self._up = up
         self._opened_at_flush = up.flushes
         self._opened_at = asyncio.get_running_loop().time()
-        self._up_stream = up.request(headers, self)
+        try:
+            self._up_stream = up.request(headers, self)
+        except ConnectionError as error:
+            self._up_stream = 0
+            self.upstream_lost(True, str(error))
+            return
         if ended:
             up.send_data(self._up_stream, b"", True)
 
     def request_data(self, data: bytes, ended: bool) -> None:
         """A part of the request."""
         self._ended = ended
+        if self._over:
+            self._down.acknowledge(self._stream, len(data))
+            return
         self._up.send_data(self._up_stream, data, ended)
         self._up.owe(self._up_stream, self._down, self._stream, len(data))
 

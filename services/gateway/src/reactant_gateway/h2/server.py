@@ -69,6 +69,7 @@ class ServerConnection(Connection):
 
     Attributes:
         in_flight: requests of it that count against the cap; kept by whoever admits them.
+        open: takes new requests; not after the second GOAWAY.
     """
 
     def __init__(self, acceptor: Acceptor) -> None:
@@ -81,6 +82,7 @@ class ServerConnection(Connection):
         self._last_heard = self._loop.time()
         self._keepalive = self._loop.call_later(_KEEPALIVE_SECONDS, self._check_alive)
         self.in_flight = 0
+        self.open = True
         self._on = {
             ngh2.RequestReceived: self._request,
             ngh2.DataReceived: self._data,
@@ -169,6 +171,7 @@ class ServerConnection(Connection):
 
     def _pong(self, event: ngh2.PingAcknowledged) -> None:
         if event.opaque_data == _DRAIN_PING and self._draining:
+            self.open = False
             try:
                 self._h2.send_goaway(NO_ERROR)
             except ngh2.NGH2Error:

@@ -109,6 +109,15 @@ class Discovery:
         """Returns when some worker has got as far as being ready."""
         await self._first_ready.wait()
 
+    async def wait_looked(self) -> None:
+        """Returns when every worker there is now has been looked at. Needs `run` to run."""
+        await asyncio.gather(*(watch.wait_looked() for watch in self._watches.values()))
+
+    def expect_end(self) -> None:
+        """From now on workers may go without a warning: the node is stopping."""
+        for watch in self._watches.values():
+            watch.expect_end = True
+
     async def run(self) -> None:
         """Watches the workers until cancelled."""
         try:

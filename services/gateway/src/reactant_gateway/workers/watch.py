@@ -67,6 +67,7 @@ class WorkerWatch:
         self._reader = ModelReader()
         self._state = ProbeState()
         self._said: bool | None = None
+        self.expect_end = False
         # A probe that began before a loss says nothing about the time after it.
         self._losses = 0
         self._wake = asyncio.Event()
@@ -74,6 +75,7 @@ class WorkerWatch:
         self._stopped = False
         self._probed = -FIRST_RETRY_SECONDS
         self._waiters: list[asyncio.Future[None]] = []
+        self._looked = asyncio.Event()
 
     async def run(self) -> None:
         """Probes until cancelled; a fault of the worker never ends it."""
@@ -81,8 +83,10 @@ class WorkerWatch:
             while True:
                 await self._pause()
                 await self._round()
+                self._looked.set()
         finally:
             self._stopped = True
+            self._looked.set()
             self._release(self._waiters)
 
     def set_times(self, *, probe_seconds: float, timeout_seconds: float) -> None:
@@ -105,6 +109,10 @@ class WorkerWatch:
         if self._state.available:
             self._suspected = True
             self._wake.set()
+
+    async def wait_looked(self) -> None:
+        """Returns when the first probe is done, or there will be none."""
+        await self._looked.wait()
 
     async def probe_now(self) -> None:
         """Returns when a probe that begins from now on is done, at once for a worker out of service."""
@@ -182,9 +190,13 @@ class WorkerWatch:
             handle.view = view
             self._changed(view)
         if self._said is not state.available:
+            # Not yet there at the start, or gone at the end, is as it should be.
+            expected = self._said is None or self.expect_end
             self._said = state.available
             if state.available:
                 _log.info("worker is available", worker=handle.name, models=len(models))
+            elif expected:
+                _log.info("worker is not there", worker=handle.name, reason=reason)
             else:
                 _log.warning("worker is unavailable", worker=handle.name, reason=reason)
 
