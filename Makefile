@@ -48,6 +48,15 @@ test: setup ## Run the tests (ARGS="-k word -x" is handed to pytest)
 fuzz: setup ## Send the gateway 100,000 malformed connections (ARGS="--inputs 1000 --seed x")
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
+# --- image ------------------------------------------------------------------------------------------
+ENGINE ?= docker
+.PHONY: image
+image: ## Build the node's container image (REACTANT_GPU=cuda for GPUs; ENGINE=podman)
+	@$(ENGINE) build -f deploy/docker/node.Dockerfile -t reactantserver$(if $(filter cuda,$(REACTANT_GPU)),:cuda) \
+	  --build-arg REACTANT_GPU="$(or $(REACTANT_GPU),cpu)" --build-arg REACTANT_GPU_VERSION="$(REACTANT_GPU_VERSION)" \
+	  --build-arg HOOK_PACKAGES="$(or $(HOOK_PACKAGES),tokenizers)" \
+	  --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" .
+
 # --- check ------------------------------------------------------------------------------------------
 CHECKS := format lint types walls proto links lengths lock
 FIXES := format lint proto lock

@@ -42,6 +42,7 @@ class Fixture:
     hooks: str | None = None
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None
     input_shapes: Sequence[Mapping[str, int]] = ()
+    idempotent: bool | None = None
 
     def write(self, path: Path) -> None:
         """Writes the bundle `path`, which must not exist."""
@@ -57,6 +58,7 @@ class Fixture:
             hooks=None if self.hooks is None else HOOKS / self.hooks,
             verify=False,
             input_shapes=self.input_shapes,
+            idempotent=self.idempotent,
         )
 
 
@@ -64,12 +66,13 @@ def _decl(name: str, dtype: str, shape: str = "nk", **dims: int) -> TensorDecl:
     return TensorDecl(name, dtype, shape, dims)
 
 
-def _echo(dtype: str, width: int, *, hooks: str | None = None) -> Fixture:
+def _echo(dtype: str, width: int, *, hooks: str | None = None, idempotent: bool | None = None) -> Fixture:
     return Fixture(
         lambda x, w: {"Y": x["X"]},
         [_decl("X", dtype, k=width)],
         [_decl("Y", dtype, k=width)],
         hooks=hooks,
+        idempotent=idempotent,
     )
 
 
@@ -186,6 +189,7 @@ FIXTURES: Mapping[str, Fixture] = {
         hooks="slow.py",
     ),
     "slow_hook": _hooked("slow_hook.py"),
+    "repeatable": _echo("f32", 4, hooks="slow_hook.py", idempotent=True),  # as slow_hook, which is not
     "hook_faults": _hooked("hook_faults.py"),
     "bf16_hook": _echo("bf16", 2, hooks="slow_hook.py"),
     "imports_triton": _hooked("imports_triton.py"),

@@ -191,12 +191,13 @@ class WorkerWatch:
             self._changed(view)
         if self._said is not state.available:
             # Not yet there at the start, or gone at the end, is as it should be.
-            expected = self._said is None or self.expect_end
+            absent = found is not None and found.outcome in (Outcome.REFUSED, Outcome.NOT_READY)
+            expected = self.expect_end or (self._said is None and absent)
             self._said = state.available
             if state.available:
                 _log.info("worker is available", worker=handle.name, models=len(models))
             elif expected:
-                _log.info("worker is not there", worker=handle.name, reason=reason)
+                _log.info("worker is unavailable", worker=handle.name, reason=reason)
             else:
                 _log.warning("worker is unavailable", worker=handle.name, reason=reason)
 
