@@ -45,7 +45,7 @@ test: setup ## Run the tests (ARGS="-k word -x" is handed to pytest)
 	@$(BIN)/pytest $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup ## Send the gateway 100,000 malformed connections (ARGS="--inputs 1000 --seed x")
+fuzz: setup ## Send a gateway 100,000 malformed inputs (ARGS="--inputs 1000 --seed x")
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 # --- image ------------------------------------------------------------------------------------------

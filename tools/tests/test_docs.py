@@ -40,6 +40,7 @@ def test_every_variable_that_a_page_names_is_known() -> None:
     known = {*NODE_VARIABLES, *WORKER_VARIABLES, *GATEWAY_VARIABLES, HOLD_FD_VARIABLE, LISTEN_FDS_VARIABLE}
     known |= {"REACTANT_NODE_FILE", "REACTANT_GATEWAY_FILE", "REACTANT_LOG_FORMAT"}
     known |= {"REACTANT_GPU", "REACTANT_GPU_VERSION"}
+    known |= {"REACTANT_TEST_FULL", "REACTANT_TEST_LOAD_SECONDS"}
     named = {
         (str(page), name)
         for page in PAGES

@@ -26,6 +26,9 @@ ALLOWED = {
     "reactant_worker.rpc": "import reactant_worker.engine",
     "reactant_worker.engine": "import threading",
     "reactant_gateway.h2": "import ngh2, reactant_core.rpc",
+    "reactant_gateway.forward": "import reactant_gateway.h2",
+    "reactant_supervisor.devices": "import asyncio",
+    "reactant_supervisor.plan": "import reactant_supervisor.devices",
     "reactant_registry.store": "import redis",
     "reactant_examples.build": "import reactant_export, jax",
 }
@@ -58,6 +61,13 @@ PLANTED = {
     ],
     "ngh2": [("reactant_gateway.bad_frames", "import ngh2", "ngh2")],
     "worker-rooms": [("reactant_worker.weights", "import reactant_worker.rpc", "reactant_worker.rpc")],
+    "gateway-rooms": [
+        ("reactant_gateway.h2", "import ngh2, reactant_gateway.forward", "reactant_gateway.forward"),
+        ("reactant_gateway.local", "import reactant_gateway.forward", "reactant_gateway.forward"),
+    ],
+    "supervisor-rooms": [
+        ("reactant_supervisor.devices", "import reactant_supervisor.plan", "reactant_supervisor.plan"),
+    ],
     "bundle": [("reactant_core.bundle", "import reactant_core.config", "reactant_core.config")],
     "pygrpc-native": [("reactant_worker.bad_native", "import pygrpc_native.aio", "pygrpc_native")],
 }

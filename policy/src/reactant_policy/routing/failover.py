@@ -10,8 +10,6 @@ from typing import final
 class Fault(Enum):
     """How an attempt ended without an answer of the model."""
 
-    CONNECT = auto()
-    """No connection to the worker could be made."""
     UNSENT = auto()
     """The connection died before the message was fully handed to the socket."""
     REFUSED_STREAM = auto()

@@ -253,3 +253,36 @@ async def test_requests_together_are_kept_up_to_a_limit(monkeypatch: pytest.Monk
         codes = sorted([(await done(seen)).code or 0 for seen in calls])
         assert codes == [0] * 3 + [grpc.UNAVAILABLE] * 5
         nothing_left(rig)
+
+
+@pytest.mark.parametrize("models", [ONCE, IDEMPOTENT], ids=["once", "idempotent"])
+@async_test
+async def test_sent_away_by_the_only_worker_a_request_goes_on_over_its_next_connection(
+    models: tuple[ModelView, ...],
+) -> None:
+    sent_away: list[int] = []
+
+    def once_away(peer: Peer, seen: Seen) -> None:
+        if not sent_away:
+            sent_away.append(seen.id)
+            goaway_below(peer, seen)
+        else:
+            reply(peer, seen, b"second time")
+
+    async with gateway(Worker("a", on_end=once_away), models=models) as rig:
+        client = await rig.client()
+        answer = await done(client.call(infer()))
+        assert (answer.code, sent_away) == (0, [1])
+        again = await done(client.call(infer()))
+        assert again.code == 0
+        nothing_left(rig)
+
+
+@async_test
+async def test_a_worker_that_sends_away_again_and_again_is_not_waited_for_twice() -> None:
+    async with gateway(Worker("a", on_end=goaway_below), models=ONCE) as rig:
+        client = await rig.client()
+        answer = await done(client.call(infer()))
+        assert answer.code == grpc.UNAVAILABLE
+        assert answer.header(b"reactant-not-started") == b"1"
+        nothing_left(rig)

@@ -71,11 +71,11 @@ class Exchange:
     """
 
     __slots__ = (
-        "_begun", "_counted", "_deadline", "_done", "_down", "_encoding", "_ended", "_full", "_fw", "_head",
-        "_headers", "_holders", "_kept", "_kept_bytes", "_length", "_link", "_look_at", "_loop",
-        "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received", "_route", "_sent_at", "_started",
-        "_stream", "_timer", "_tried", "_unacknowledged", "_up", "_up_stream", "_waiting", "_work",
-        "_worker", "_worker_seconds", "model", "request_id",
+        "_begun", "_counted", "_deadline", "_dialling", "_done", "_down", "_encoding", "_ended", "_full",
+        "_fw", "_head", "_headers", "_holders", "_kept", "_kept_bytes", "_length", "_link", "_look_at",
+        "_loop", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received", "_route", "_sent_at",
+        "_started", "_stream", "_timer", "_tried", "_unacknowledged", "_up", "_up_stream", "_waited",
+        "_waiting", "_work", "_worker", "_worker_seconds", "model", "request_id",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +111,8 @@ class Exchange:
         self._look_at = 0
         self._ended = False
         self._waiting = False
+        self._waited = False
+        self._dialling: WorkerLink | None = None
         # What routing made of it.
         self.model = ""
         self.request_id = b""
@@ -323,6 +325,8 @@ class Exchange:
         self._route = route
         if self._attempt(route):
             return
+        if self._wait_for(self._dialling):
+            return
         name = route.name
         if self._full:
             self._fw.metrics.shed("worker_in_flight")
@@ -351,7 +355,9 @@ class Exchange:
                     break
                 except ConnectionError:
                     pass
-            self._full = self._full or (link is not None and link.connected)
+            if link is not None:
+                self._full = self._full or link.connected
+                self._dialling = link if link.dialling and not link.connected else self._dialling
             self._tried = (*self._tried, worker)
         self._worker, self._up, self._up_stream = worker, up, stream
         self._opened_at_flush = self._marked_at_flush = up.flushes
@@ -368,6 +374,21 @@ class Exchange:
             up.owe(stream, self._down, self._stream, self._unacknowledged)
             self._unacknowledged = 0
         return True
+
+    def _wait_for(self, link: WorkerLink | None) -> bool:
+        """Once, waits for a worker's next connection and goes on there; False: there is none to wait for."""
+        if link is None or self._waited:
+            return False
+        self._waited = self._waiting = True
+        self._fw.spawn(self._go_on(link))
+        return True
+
+    async def _go_on(self, link: WorkerLink) -> None:
+        await link.connect()
+        self._waiting = False
+        if not self._done and self._route is not None:
+            self._tried = tuple(worker for worker in self._tried if worker != link.name)
+            self._send(self._fw.router.find(self._route.name) or self._route)
 
     def _attempt_headers(self) -> Headers:
         if self._deadline is None:
@@ -413,16 +434,21 @@ class Exchange:
         route = self._fw.router.find(route.name) or route
         tried = (*self._tried, worker)
         left = sum(1 for candidate in route.candidates if candidate not in tried)
+        # Sent away by a worker that goes on, the only one: it gets the request on its next connection.
+        only = not left and len(tried) == 1
+        link = self._link if fault is Fault.GOAWAY and only and not self._waited else None
         if not may_retry(
             fault,
             idempotent=route.idempotent,
             response_begun=self._begun,
             resendable=self._kept is not None,
-            untried=left,
+            untried=left if link is None else 1,
         ):
             return False
         self._leave(ended=True)
         self._tried = tried
+        if link is not None:
+            return self._wait_for(link)
         head, self._head = self._head, None
         if not self._attempt(route):
             self._head = head

@@ -106,6 +106,11 @@ class ClientConnection(Connection):
         """A request would be sent now and not queue behind the worker's limit of streams."""
         return self.usable and len(self._streams) < self._max_streams
 
+    @property
+    def crowded(self) -> bool:
+        """Half of the streams that the worker allows are open."""
+        return len(self._streams) * 2 >= self._max_streams
+
     def request(self, headers: Headers, handler: ClientStream) -> int:
         """Queues the head of a request and returns its stream.
 

@@ -72,9 +72,15 @@ class WorkerLink:
 
     async def connect(self) -> bool:
         """Makes sure that there is a connection; False when the worker refuses or does not speak HTTP/2."""
-        if not self.connected:
-            await asyncio.shield(self._dialled())
+        if not self.connected and not self._closing:
+            # Whoever cancels the dial does not cancel us.
+            await asyncio.wait([self._dialled()])
         return self.connected
+
+    @property
+    def dialling(self) -> bool:
+        """A further connection is being made."""
+        return self._dial is not None and not self._dial.done()
 
     def acquire(self) -> ClientConnection | None:
         """A connection that takes a request at once; None when there is none, or the worker is full."""
@@ -82,10 +88,17 @@ class WorkerLink:
             return None
         for connection in self._connections:
             if connection.has_room:
+                if connection.crowded:
+                    self._widen()
                 return connection
-        if len(self._connections) < self.settings.max_connections and not self._closing:
-            self._dialled()
+        self._widen()
         return None
+
+    def _widen(self) -> None:
+        """One more connection, before those there are have no room, unless one has plenty."""
+        plenty = any(c.has_room and not c.crowded for c in self._connections)
+        if not plenty and len(self._connections) < self.settings.max_connections and not self._closing:
+            self._dialled()
 
     async def retire(self) -> None:
         """Takes no requests any more; closes each connection when the last answer on it has come."""
