@@ -98,6 +98,13 @@ def test_a_socket_path_that_is_too_long_leaves_tcp() -> None:
     assert "INFERENCE_SERVER_ENDPOINTS_UNIX_SOCKET" not in made.workers[0].spec.env
 
 
+def test_without_unix_sockets_the_gateway_goes_over_tcp() -> None:
+    made = plan({"REACTANT_UNIX_SOCKETS": "false"}, TWO)
+    assert made.gateway is not None
+    assert made.gateway.spec.env["REACTANT_GATEWAY_WORKERS"] == "127.0.0.1:8080,127.0.0.1:8081"
+    assert "INFERENCE_SERVER_ENDPOINTS_UNIX_SOCKET" not in made.workers[0].spec.env
+
+
 def test_a_cpu_node_has_the_workers_it_is_told() -> None:
     assert len(plan({}).workers) == 2
     made = plan({"REACTANT_CPU_WORKERS": "3"})

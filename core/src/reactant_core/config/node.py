@@ -101,6 +101,7 @@ class NodeConfig(Section):
         cpu_workers: workers of a node without GPUs.
         worker_threads: threads of each worker; None is the cores divided by the workers, 16 at most.
         run_dir: sockets and the materialized node file.
+        unix_sockets: the gateway of this machine reaches its workers over Unix sockets, not TCP.
         global_: `global:` in the file, the settings of every worker.
         workers: explicit workers; empty makes one per device.
         models: model name to the workers on whose device its weights stay.
@@ -121,6 +122,7 @@ class NodeConfig(Section):
     cpu_workers: Annotated[int, Field(ge=1, le=1024)] = 2
     worker_threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     run_dir: FilePath = Path("/run/reactantserver")
+    unix_sockets: bool = True
     supervisor: SupervisorConfig = SupervisorConfig()
     global_: SharedSettings = Field(default=SharedSettings(), alias="global")
     workers: tuple[WorkerEntry, ...] = ()

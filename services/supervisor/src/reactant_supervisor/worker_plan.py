@@ -123,7 +123,7 @@ def _plan(
     unix_socket = None
     if sockets is not None:
         settings["endpoints.host"] = grpc.host
-        unix_socket = _socket(sockets, name)
+        unix_socket = _socket(sockets, name) if config.unix_sockets else None
         if unix_socket is not None:
             settings["endpoints.unix_socket"] = str(unix_socket)
     # Announcing a stop before refusing work helps only where something else can take the work: a gateway
