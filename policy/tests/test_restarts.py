@@ -13,11 +13,16 @@ POLICY = RestartPolicy(
 )
 
 
-def _row(policy: RestartPolicy, lives: list[float], exit_code: int = 1) -> list[Restart | GiveUp]:
+def _row(
+    policy: RestartPolicy, lives: list[float], exit_code: int = 1, *, started_before: bool = False
+) -> list[Restart | GiveUp]:
     decisions: list[Restart | GiveUp] = []
     failures = 0
     for life in lives:
-        decision = after_exit(policy, failures=failures, lived_seconds=life, exit_code=exit_code)
+        first = not started_before and not decisions
+        decision = after_exit(
+            policy, failures=failures, lived_seconds=life, exit_code=exit_code, first_start=first
+        )
         failures = decision.failures
         decisions.append(decision)
     return decisions
@@ -47,12 +52,29 @@ def test_every_other_exit_is_a_failure(exit_code: int) -> None:
     assert _row(POLICY, [1.0], exit_code) == [Restart(1.0, 1)]
 
 
-def test_a_refused_configuration_is_never_retried_even_after_a_good_life() -> None:
+def test_a_configuration_refused_at_the_first_start_is_final_however_long_it_lived() -> None:
     for life in (0.1, 1000.0):
         (decision,) = _row(POLICY, [life], EX_CONFIG)
         assert isinstance(decision, GiveUp)
         assert "configuration" in decision.reason
         assert decision.configuration_refused
+
+
+def test_a_configuration_refused_later_is_a_failure_like_any_other_and_says_so() -> None:
+    lives = [0.1, 0.1, 60.0, 0.1, 0.1, 0.1]
+    refused = _row(POLICY, lives, EX_CONFIG, started_before=True)
+    failed = _row(POLICY, lives, 1, started_before=True)
+    for one, other in zip(refused[:-1], failed[:-1], strict=True):
+        assert isinstance(one, Restart)
+        assert isinstance(other, Restart)
+        assert (one.delay_seconds, one.failures) == (other.delay_seconds, other.failures)
+        assert "refused its configuration, but not at its first start" in one.remark
+        assert other.remark == ""
+    last = refused[-1]
+    assert isinstance(last, GiveUp)
+    assert not last.configuration_refused
+    assert "failed 4 times in a row" in last.reason
+    assert "refused its configuration" in last.reason
 
 
 def test_no_restarts_allowed() -> None:

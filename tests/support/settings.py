@@ -38,9 +38,6 @@ EXPECTED_ERRORS = (
     "hook returned no dict of name to array",
     "hook returned what it must not",
     "hook failed",
-    # What the transports say of bytes that are no message.
-    "Exception deserializing request!",
-    "Unexpected [DecodeError]",
     # What grpcio says when a client leaves while its answer is on the way.
     "ExecuteBatchError",
 )

@@ -15,6 +15,9 @@ from typing import final
 
 from reactant_core.logs import get_logger
 
+if sys.platform != "win32":
+    import resource
+
 _log = get_logger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -66,10 +69,25 @@ def run(main: Callable[[Stop], Awaitable[int]]) -> int:
     process at once with code 128 + signal, without clean-up, even when the loop is busy. SIGHUP, where the
     system has it, calls `Stop.on_reload` and never ends the process. An exception out
     of `main` is logged with its traceback and gives code 1. Must be called from the main thread; handlers
-    found there are put back on return.
+    found there are put back on return. The limit of open files is raised as far as the system lets it, for
+    children too.
     """
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=_new_event_loop) as runner:
         return runner.run(_main(main))
+
+
+def _raise_file_limit() -> None:
+    # Every connection is a file, and 1,024 is what many systems start with.
+    if sys.platform == "win32":
+        return
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            _log.debug("limit of open files raised", before=soft, now=hard)
+    except (OSError, ValueError) as error:
+        _log.debug("limit of open files stays", reason=str(error))
 
 
 async def _main(main: Callable[[Stop], Awaitable[int]]) -> int:

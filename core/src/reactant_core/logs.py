@@ -13,6 +13,7 @@ import os
 import select
 import sys
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, Final, TextIO, final
 
 import structlog
@@ -24,6 +25,13 @@ LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 # Libraries whose INFO is about themselves, not about the service.
 _QUIET: Final = ("asyncio", "jax", "uvicorn", "watchfiles")
+
+# What a gRPC server says, with a traceback, of bytes that are no message: anyone could fill the log with it.
+_NOT_A_MESSAGE: Final = {
+    "grpc._cython.cygrpc": "Unexpected [DecodeError] raised by servicer method",
+    "grpc._common": "Exception deserializing message!",
+    "pygrpc_native._server": "Exception deserializing request!",
+}
 
 _FIRST_KEYS: Final = ("timestamp", "level", "event", "logger")
 
@@ -60,7 +68,8 @@ def configure_logs(
 
     Replaces the handlers of the root logger; may be called again. `REACTANT_LOG_FORMAT` in `environ` (the
     process environment when None) set to `console` or `json` overrides the choice by terminal; `NO_COLOR`
-    set to anything turns colours off, `FORCE_COLOR` turns them on where there is no terminal.
+    set to anything turns colours off, `FORCE_COLOR` turns them on where there is no terminal. Tracebacks of
+    gRPC about a request that is no message are left out.
 
     Raises:
         ValueError: the level or the format is not one of those accepted.
@@ -86,8 +95,28 @@ def configure_logs(
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
+    for name in _NOT_A_MESSAGE:
+        logging.getLogger(name).addFilter(_not_of_garbage)
     set_level(level)
     logging.captureWarnings(True)
+
+
+def _not_of_garbage(record: logging.LogRecord) -> bool:
+    """False for a client's bytes that are no message; it has been told. A handler's own exceptions stay."""
+    return not (
+        record.getMessage().startswith(_NOT_A_MESSAGE[record.name])
+        and record.exc_info
+        and _raised_by_grpc(record.exc_info[2])
+    )
+
+
+def _raised_by_grpc(trace: TracebackType | None) -> bool:
+    # A parser of protobuf has no frame. The innermost one is gRPC's when the request was at fault, and the
+    # handler's when it was another message.
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    return module.partition(".")[0] in ("grpc", "pygrpc_native")
 
 
 def set_level(name: str) -> None:

@@ -189,6 +189,31 @@ async def test_a_stop_begins_unasked() -> None:
     assert (stop.requested.is_set(), stop.reason) == (False, None)
 
 
+FILES = """
+import resource, subprocess
+resource.setrlimit(resource.RLIMIT_NOFILE, (SOFT, 512))
+PREPARE
+async def main(stop):
+    say(repr(resource.getrlimit(resource.RLIMIT_NOFILE)))
+    subprocess.run(["sh", "-c", "ulimit -Sn"], check=True)
+    return 0
+sys.exit(run(main))
+"""
+
+
+def test_as_many_files_may_be_open_as_the_system_lets_it_and_its_children() -> None:
+    with program(FILES.replace("SOFT", "64").replace("PREPARE", "")) as (process, output):
+        assert (output.readline(), output.readline()) == ("(512, 512)\n", "512\n")
+        assert process.wait(10) == 0
+
+
+def test_a_limit_that_cannot_be_raised_is_no_reason_to_fail() -> None:
+    refuse = "def refuse(*_): raise ValueError('not allowed')\nresource.setrlimit = refuse"
+    with program(FILES.replace("SOFT", "64").replace("PREPARE", refuse)) as (process, output):
+        assert (output.readline(), output.readline()) == ("(64, 512)\n", "64\n")
+        assert process.wait(10) == 0
+
+
 CHILD = "die_with_parent({arguments}); say('armed'); time.sleep(600)"
 
 

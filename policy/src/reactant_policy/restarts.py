@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 EX_CONFIG = 78
-"""Exit code of a process that refused its configuration (sysexits.h); starting it again cannot help."""
+"""Exit code of a process that refused its configuration (sysexits.h)."""
 
 
 @final
@@ -71,10 +71,17 @@ class RestartPolicy:
 @final
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Start it again after `delay_seconds`; `failures` in a row is what the next exit is judged with."""
+    """Start it again.
+
+    Attributes:
+        delay_seconds: after this wait.
+        failures: in a row, this one included; what the next exit is judged with.
+        remark: what people should know beside, as a clause for the log; mostly empty.
+    """
 
     delay_seconds: float
     failures: int
+    remark: str = ""
 
 
 @final
@@ -94,22 +101,29 @@ class GiveUp:
 
 
 def after_exit(
-    policy: RestartPolicy, *, failures: int, lived_seconds: float, exit_code: int
+    policy: RestartPolicy, *, failures: int, lived_seconds: float, exit_code: int, first_start: bool
 ) -> Restart | GiveUp:
     """Judges an exit nobody asked for; exit code 0 is one too.
+
+    `EX_CONFIG` is final at the first start alone. A process that started with this configuration before meets
+    something that can pass: a port taken meanwhile, a device or a mount that is away.
 
     Args:
         policy: the numbers.
         failures: failures in a row before this exit.
         lived_seconds: time between the start of the process and its exit.
         exit_code: as the operating system gave it; negative is minus the signal number.
+        first_start: the node has not started this process before.
     """
     now_failed = (0 if lived_seconds >= policy.good_life_seconds else failures) + 1
-    if exit_code == EX_CONFIG:
+    refused = exit_code == EX_CONFIG
+    if refused and first_start:
         return GiveUp("it refused its configuration, starting it again cannot help", now_failed, True)
+    remark = "it refused its configuration, but not at its first start" if refused else ""
     if now_failed > policy.max_restarts:
         return GiveUp(
-            f"it failed {now_failed} times in a row and {policy.max_restarts} restarts are allowed",
+            f"it failed {now_failed} times in a row and {policy.max_restarts} restarts are allowed"
+            f"{'; ' if remark else ''}{remark}",
             now_failed,
         )
-    return Restart(policy.delay_seconds(now_failed), now_failed)
+    return Restart(policy.delay_seconds(now_failed), now_failed, remark)

@@ -25,3 +25,14 @@ def test_never_after_a_response_began_nor_without_the_request_nor_without_a_work
     assert not may_retry(fault, idempotent=idempotent, response_begun=True, resendable=True, untried=1)
     assert not may_retry(fault, idempotent=idempotent, response_begun=False, resendable=False, untried=1)
     assert not may_retry(fault, idempotent=idempotent, response_begun=False, resendable=True, untried=0)
+
+
+def test_a_request_that_two_workers_died_with_goes_to_no_third() -> None:
+    def again(*, lost_before: bool, fault: Fault) -> bool:
+        return may_retry(
+            fault, idempotent=True, response_begun=False, resendable=True, untried=1, lost_before=lost_before
+        )
+
+    assert again(lost_before=False, fault=Fault.LOST)
+    assert not again(lost_before=True, fault=Fault.LOST)
+    assert again(lost_before=True, fault=Fault.NOT_STARTED)

@@ -38,9 +38,9 @@ def test_a_worker_never_seen_is_out_until_a_probe_succeeds() -> None:
     assert _row(FAILED, NOT_READY, REFUSED, READY, start=ProbeState()) == [False, False, False, True]
 
 
-def test_a_failed_probe_is_followed_at_once_and_a_good_one_after_the_interval() -> None:
+def test_a_failed_probe_is_followed_soon_and_a_good_one_after_the_interval() -> None:
     assert next_probe_seconds(STEADY, 10.0) == 10.0
-    assert next_probe_seconds(after_probe(STEADY, FAILED), 10.0) == 0.0
+    assert next_probe_seconds(after_probe(STEADY, FAILED), 10.0) == 0.25
     assert next_probe_seconds(ProbeState(), 10.0) == 0.0
     assert next_probe_seconds(after_loss(STEADY), 10.0) == 0.0
     assert not after_loss(STEADY).available

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import shutil
 import subprocess
+import threading
 import urllib.parse
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,9 +20,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from reactant_core.http_get import http_get
 from reactant_core.testing import async_test, eventually, free_port
 from reactant_core.web import Readiness, WebServer, serve_health
+from reactant_gateway.families import Page
+from reactant_gateway.merge import Merged, merge_pages
 from reactant_gateway.metrics import GatewayMetrics, Watched
 from reactant_gateway.node_page import NodePage
-from reactant_gateway.scrape import Target, scrape
+from reactant_gateway.scrape import Target, fetch, read
 
 LABELS = {"worker": "worker0", "gpu": "0"}
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -188,7 +192,7 @@ async def test_a_silent_and_an_endless_page_are_given_up_on() -> None:
         listening(saying(OK, b"\r\na 1\n")) as good,
     ):
         targets = [Target(f"w{i}", address, LABELS) for i, address in enumerate((silent, long, good))]
-        found = await scrape(targets, seconds=0.1, limit_bytes=100_000)
+        found = await read(await fetch(targets, seconds=0.1, limit_bytes=100_000))
 
     assert [one.page is not None for one in found] == [False, False, True]
     assert found[0].reason == "no page within 0.1 s"
@@ -210,13 +214,73 @@ async def test_all_pages_are_asked_for_at_once() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    scraping = asyncio.create_task(scrape([Target(f"w{i}", address, LABELS) for i in range(8)], seconds=20))
+    scraping = asyncio.create_task(fetch([Target(f"w{i}", address, LABELS) for i in range(8)], seconds=20))
     for _ in range(8):
         await asyncio.wait_for(asked.acquire(), 10)
     everyone.set()
-    assert all(one.page for one in await scraping)
+    assert all(one.body for one in await scraping)
     server.close()
     await server.wait_closed()
+
+
+@async_test
+async def test_who_comes_while_a_page_is_made_gets_that_page() -> None:
+    asked = 0
+    go = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.readuntil(b"\r\n\r\n")
+        await go.wait()
+        saying(OK, b"\r\na 1\n")(writer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    node = Node()
+    node.add(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    gone, *others = [asyncio.create_task(node.page(openmetrics=False)) for _ in range(5)]
+    other_format = asyncio.create_task(node.page(openmetrics=True))
+    await eventually(lambda: asked == 2, what="a page of each format is being made")
+    gone.cancel()
+    go.set()
+    pages = await asyncio.gather(*others)
+    assert all(page is pages[0] for page in pages)
+    assert b"# EOF" not in pages[0]
+    assert (await other_format).endswith(b"# EOF\n")
+    assert gone.cancelled()
+
+    assert await node.page(openmetrics=False) is not pages[0]
+    assert asked == 3
+    server.close()
+    await server.wait_closed()
+
+
+@async_test
+async def test_a_page_that_cannot_be_made_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    with monkeypatch.context() as broken:
+        broken.setattr(node.metrics, "pages_came", lambda _: 1 / 0)
+        failed = await asyncio.gather(*(node.text() for _ in range(2)), return_exceptions=True)
+    assert [type(error) for error in failed] == [ZeroDivisionError] * 2
+    assert gc.isenabled()
+    assert "gateway_routing_table_size" in await node.text()
+
+
+@async_test
+async def test_a_page_is_put_together_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def noted(pages: Iterable[Page]) -> Merged:
+        threads.append((threading.current_thread(), gc.isenabled()))
+        return merge_pages(pages)
+
+    monkeypatch.setattr("reactant_gateway.node_page.merge_pages", noted)
+    await Node().text()
+    ((thread, collecting),) = threads
+    assert thread is not threading.main_thread()
+    assert not collecting
+    assert gc.isenabled()
 
 
 @async_test

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -206,6 +207,71 @@ async def test_a_refused_configuration_is_not_retried() -> None:
         ended = await make_life(script(f"raise SystemExit({EX_CONFIG})"), lines).run()
         assert isinstance(ended, GiveUp)
         assert (ended.failures, "configuration" in ended.reason) == (1, True)
+
+
+@pytest.mark.slow
+@async_test
+async def test_a_configuration_refused_at_a_later_start_has_the_restarts_of_any_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mark = tmp_path / "started"
+    spec = script(f"""
+        import pathlib
+        mark = pathlib.Path({str(mark)!r})
+        code = {EX_CONFIG} if mark.exists() else 3
+        mark.touch()
+        raise SystemExit(code)
+    """)
+    async with collected() as lines:
+        life = make_life(spec, lines)
+        ended = await life.run()
+        assert isinstance(ended, GiveUp)
+        assert (ended.failures, ended.configuration_refused) == (4, False)
+        assert (life.state.restarts, life.state.last_exit) == (3, f"exited with code {EX_CONFIG}")
+        assert caplog.text.count("s; it refused its configuration, but not at its first start") == 2
+
+
+class Process:
+    """Takes a signal, and notes what is in the pipe then."""
+
+    def __init__(self, hold: int) -> None:
+        os.set_blocking(hold, False)
+        self._hold = hold
+        self.seen: list[tuple[int, bytes]] = []
+
+    def send_signal(self, number: int) -> None:
+        try:
+            self.seen.append((number, os.read(self._hold, 8)))
+        except BlockingIOError:
+            self.seen.append((number, b""))
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_whoever_is_held_knows_before_the_signal(held: bool) -> None:
+    read_end, write_end = os.pipe()
+    process = Process(read_end)
+    child = Child(SLEEPER, cast(Any, process), cast(Any, None), write_end)
+    child.terminate(held=held)
+    child.terminate(held=False)
+    assert [(number, len(data)) for number, data in process.seen] == [(signal.SIGTERM, held)]
+    child.release()
+    assert os.read(read_end, 1) == b""
+    os.close(read_end)
+
+
+def test_one_that_has_ended_cannot_be_held() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    child = Child(SLEEPER, cast(Any, Gone()), cast(Any, None), write_end)
+    child.terminate(held=True)
+    child.release()
+
+
+class Gone:
+    """Has been waited for."""
+
+    def send_signal(self, _: int) -> None:
+        raise ProcessLookupError
 
 
 @pytest.mark.slow

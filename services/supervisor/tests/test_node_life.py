@@ -39,7 +39,16 @@ GATEWAY = """
     print("up", flush=True)
     signal.sigwait({signal.SIGTERM})
     print("drains", flush=True)
-    assert os.read(int(os.environ["HOLD"]), 1) == b""
+    hold = int(os.environ["HOLD"])
+    os.set_blocking(hold, False)
+    try:
+        asked = os.read(hold, 1)
+    except BlockingIOError:
+        asked = b""
+    if asked:
+        print("stays", flush=True)
+        os.set_blocking(hold, True)
+        assert os.read(hold, 1) == b""
     print("ends", flush=True)
 """
 STUBBORN = """
@@ -166,7 +175,7 @@ async def test_a_stop_goes_gateway_drained_then_workers_then_gateway() -> None:
         assert made.stopping == 1
         await eventually(lambda: made.lines.has("[gateway] ends"))
         for worker in ("[worker0] ends", "[worker1] ends"):
-            assert made.lines.order("[gateway] drains", worker, "[gateway] ends")
+            assert made.lines.order("[gateway] drains", "[gateway] stays", worker, "[gateway] ends")
         assert [life.state.word for life in (*workers, gateway)] == ["stopped"] * 3
 
 
@@ -257,6 +266,44 @@ async def test_one_that_refuses_its_configuration_gives_the_node_its_code() -> N
         assert await running == 78
 
 
+@async_test
+async def test_one_that_refuses_its_configuration_later_on_is_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = tmp_path / "away"
+    code = f"""
+        import os, signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM, signal.SIGUSR1}})
+        if os.path.exists({str(away)!r}):
+            os.remove({str(away)!r})
+            raise SystemExit(78)
+        print("up", flush=True)
+        if signal.sigwait({{signal.SIGTERM, signal.SIGUSR1}}) == signal.SIGUSR1:
+            raise SystemExit(3)
+    """
+    async with nodes() as made:
+        stop = Stop()
+        made.drained.set()
+        worker, other, gateway = (
+            made.child("worker0", code),
+            made.child("worker1", WORKER),
+            made.child("gateway", GATEWAY),
+        )
+        running = made.run([worker, other], gateway, stop)
+        await made.up("worker0", "worker1", "gateway")
+        pids = [pid_of(other), pid_of(gateway)]
+        away.touch()
+        os.kill(pid_of(worker), 10)
+        await eventually(lambda: made.lines.all.count("[worker0] up") == 2)
+        assert "worker0 exited with code 78" in caplog.text
+        assert "it refused its configuration, but not at its first start" in caplog.text
+        await eventually(lambda: worker.state.word == "running")
+        assert (worker.state.restarts, worker.state.failures) == (2, 2)
+        assert [pid_of(other), pid_of(gateway)] == pids
+        stop.request("test")
+        assert await running == 0
+
+
 @pytest.mark.parametrize("name", ["worker0", "gateway"])
 def test_a_restart_that_was_asked_for_is_no_failure(name: str) -> None:
     @async_test
@@ -272,6 +319,7 @@ def test_a_restart_that_was_asked_for_is_no_failure(name: str) -> None:
             await eventually(lambda: made.lines.all.count(f"[{name}] up") == 2)
             await eventually(lambda: lives[name].state.word == "running")
             assert made.lines.has(f"[{name}] ends")
+            assert not made.lines.has("[gateway] stays")
             after = {each: pid_of(life) for each, life in lives.items()}
             assert [each for each in lives if before[each] != after[each]] == [name]
             state = lives[name].state
@@ -281,6 +329,36 @@ def test_a_restart_that_was_asked_for_is_no_failure(name: str) -> None:
             assert await running == 0
 
     scenario()
+
+
+@async_test
+async def test_a_stop_while_one_ends_for_its_restart_holds_it_and_signals_it_no_more() -> None:
+    busy = """
+        import os, signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+        print("up", flush=True)
+        signal.sigwait({signal.SIGTERM})
+        print("drains", flush=True)
+        signal.sigwait({signal.SIGUSR1})
+        assert not signal.sigpending()
+        assert os.read(int(os.environ["HOLD"]), 1)
+        assert not os.read(int(os.environ["HOLD"]), 1)
+        print("ends", flush=True)
+    """
+    async with nodes() as made:
+        stop = Stop()
+        gateway = made.child("gateway", busy)
+        running = made.run([made.child("worker0", WORKER)], gateway, stop)
+        await made.up("worker0", "gateway")
+        gateway.restart()
+        await eventually(lambda: made.lines.has("[gateway] drains"))
+        stop.request("test")
+        await eventually(lambda: made.stopping == 1)
+        os.kill(pid_of(gateway), 10)
+        made.drained.set()
+        assert await running == 0
+        await eventually(lambda: made.lines.has("[gateway] ends"))
+        assert made.lines.order("[worker0] ends", "[gateway] ends")
 
 
 @async_test

@@ -114,8 +114,15 @@ GATEWAY = (
     print("workers", os.environ.get("REACTANT_GATEWAY_WORKERS"), flush=True)
     until_stopped()
     state.update(ready=False, state="drained")
-    if "REACTANT_GATEWAY_HOLD_FD" in os.environ:
-        os.read(int(os.environ["REACTANT_GATEWAY_HOLD_FD"]), 1)
+    hold = os.environ.get("REACTANT_GATEWAY_HOLD_FD")
+    os.set_blocking(int(hold), False) if hold else None
+    try:
+        asked = os.read(int(hold), 1) if hold else b""
+    except BlockingIOError:
+        asked = b""
+    if asked:
+        os.set_blocking(int(hold), True)
+        os.read(int(hold), 1)
     print("let go", flush=True)
     os._exit(0)
 """

@@ -72,6 +72,7 @@ async def test_every_field_of_a_loaded_model() -> None:
         worker="w3",
         control_mode="explicit",
         discipline="fifo",
+        gpu="GPU-7",
         max_concurrent_requests=7,
         models=[
             pb.ModelControl(

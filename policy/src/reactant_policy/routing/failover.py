@@ -28,9 +28,17 @@ class Fault(Enum):
 
 
 def may_retry(
-    fault: Fault, *, idempotent: bool, response_begun: bool, resendable: bool, untried: int
+    fault: Fault,
+    *,
+    idempotent: bool,
+    response_begun: bool,
+    resendable: bool,
+    untried: int,
+    lost_before: bool = False,
 ) -> bool:
     """Whether another worker may get the request; a model that is not idempotent never runs it twice.
+
+    Nor does an idempotent one when two workers died with it: a request that kills must not go round.
 
     Args:
         fault: what ended the last attempt.
@@ -38,5 +46,8 @@ def may_retry(
         response_begun: bytes of a response went to the client.
         resendable: the whole request is still at hand.
         untried: candidates that have not had it yet.
+        lost_before: an earlier attempt ended in a way that may have executed it.
     """
-    return not response_begun and resendable and untried > 0 and (idempotent or not fault.started)
+    if response_begun or not resendable or untried <= 0:
+        return False
+    return not fault.started or (idempotent and not lost_before)

@@ -70,10 +70,11 @@ def after_loss(state: ProbeState) -> ProbeState:
 def next_probe_seconds(state: ProbeState, probe_seconds: float) -> float:
     """Wait before the next probe.
 
-    `probe_seconds` in service, none after a failure or a loss there, else 0.25 s doubling to 1 s.
+    `probe_seconds` in service, 0.25 s after a failure there; out of service none after a loss, else 0.25 s
+    doubling to 1 s.
     """
     if state.available:
-        return 0.0 if state.failures else probe_seconds
+        return FIRST_RETRY_SECONDS if state.failures else probe_seconds
     if state.retries == 0:
         return 0.0
     return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** (state.retries - 1))

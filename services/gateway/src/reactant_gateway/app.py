@@ -19,7 +19,7 @@ from reactant_core.lifecycle import Stop, run
 from reactant_core.net import BindError
 from reactant_gateway.gateway import Gateway
 from reactant_gateway.settings import Reload, refused
-from reactant_gateway.sockets import hold_fd, listen
+from reactant_gateway.sockets import asked_to_stay, hold_fd, listen
 
 EX_OK: Final = 0
 EX_FAILURE: Final = 1
@@ -53,14 +53,15 @@ async def serve(effective: Effective[GatewayConfig], stop: Stop) -> int:
         _log.exception("the gateway cannot go on; ending to be started anew")
         failed = True
     await gateway.drain()
-    if hold is not None:
+    # One that failed keeps clients waiting for the next.
+    if hold is not None and asked_to_stay(hold):
         await _released(hold)
     await gateway.stop()
     return EX_FAILURE if failed else EX_OK
 
 
 async def _released(fd: int) -> None:
-    """Waits until whoever holds the other end of the pipe lets go."""
+    """Waits until whoever has the other end of the pipe closes it."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 

@@ -7,7 +7,7 @@ and an order of magnitude cheaper, as values and labels stay text. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, final
 
 from reactant_gateway.families import (
@@ -46,6 +46,7 @@ _OPENMETRICS_TYPES: Final = (
 )  # fmt: skip
 _WHITESPACE: Final = " \t"
 _EXEMPLAR_CHARACTERS: Final = 128
+_SLICE_BYTES: Final = 16 * 1024
 _TIMESTAMP_DIGITS: Final = 16
 
 
@@ -181,19 +182,27 @@ class PageReader:
 def read_page(source: str, labels: Mapping[str, str], body: bytes, *, openmetrics: bool) -> Page:
     """The page in `body`. Raises PageError."""
     reader = PageReader(source, labels, openmetrics=openmetrics)
-    reader.feed(page_lines(body))
+    for lines in page_slices(body):
+        reader.feed(lines)
     return reader.finish()
 
 
-def page_lines(body: bytes) -> list[str]:
-    """The lines of a page for `PageReader.feed`. Raises PageError when it is not UTF-8 or cut off."""
-    try:
-        lines = body.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise PageError("not UTF-8") from error
-    if lines.pop():
+def page_slices(body: bytes) -> Iterator[list[str]]:
+    """The lines of a page for `PageReader.feed`, about 250 at a time.
+
+    Raises PageError when it is not UTF-8 or cut off.
+    """
+    if body and not body.endswith(b"\n"):
         raise PageError("its last line is cut off")
-    return lines
+    start = 0
+    while start < len(body):
+        end = body.find(b"\n", start + _SLICE_BYTES)
+        end = len(body) - 1 if end < 0 else end
+        try:
+            yield body[start:end].decode("utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            raise PageError("not UTF-8") from error
+        start = end + 1
 
 
 @final

@@ -28,6 +28,7 @@ from reactant_policy.routing.spread import SPREADS
 from reactant_policy.routing.table import READY, RoutingTable
 
 _FIRST_LOOK_SECONDS: Final = 3.0
+_OTHERS_LOOK_SECONDS: Final = 0.25
 _LEAVE_SECONDS: Final = 1.0
 
 _log = logs.get_logger(__name__)
@@ -108,11 +109,19 @@ class Gateway:
         )
 
     async def _first_look(self, watching: asyncio.Task[None]) -> None:
-        """Looks at the workers before clients come, who may have waited since another gateway ended."""
+        """Looks at the workers before clients come, who may have waited since another gateway ended.
+
+        One that is silent holds nobody up for long where another can be had.
+        """
         looked = asyncio.create_task(self._discovery.wait_looked())
-        tasks = (looked, watching)
+        first = asyncio.create_task(self._discovery.wait_first_ready())
+        tasks = {looked, first, watching}
         await asyncio.wait(tasks, timeout=_FIRST_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {looked, watching}, timeout=_OTHERS_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
         looked.cancel()
+        first.cancel()
 
     async def serve(self, stop: Stop) -> None:
         """Returns when a stop was asked for.
@@ -204,7 +213,7 @@ class Gateway:
     def _readyz(self) -> Readiness:
         workers = {handle.name: "ready" if handle.ready else handle.reason for handle in self._roster.handles}
         routes = self._router.table.routes.values()
-        ready = self._local.ready
+        ready = self._local.ready and self._server is not None
         detail = {
             "state": "ready" if ready else self._state,
             "workers": workers,

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, final
 
 from reactant_core.http_get import http_get
-from reactant_gateway.exposition import PageError, PageReader, page_lines
+from reactant_gateway.aside import aside
+from reactant_gateway.exposition import PageError, PageReader, page_slices
 from reactant_gateway.families import Page
 
 SCRAPE_SECONDS: Final = 1.0
 PAGE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 _ACCEPT: Final = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
-# Lines read before others run: about half a millisecond.
-_SLICE_LINES: Final = 250
 
 
 @final
@@ -47,35 +47,56 @@ class Scraped:
     reason: str = ""
 
 
-async def scrape(
+@final
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a target sent, not yet read: bytes, or the reason why there are none."""
+
+    target: Target
+    body: bytes | None
+    openmetrics: bool = False
+    reason: str = ""
+
+
+async def fetch(
     targets: Sequence[Target], *, seconds: float = SCRAPE_SECONDS, limit_bytes: int = PAGE_LIMIT_BYTES
-) -> list[Scraped]:
-    """Every target's page, in order. One that is slow, dead, endless or garbage costs only itself."""
-    reading = asyncio.Lock()
-    return await asyncio.gather(*(_scrape(target, seconds, limit_bytes, reading) for target in targets))
+) -> list[Fetched]:
+    """What every target sent, in order. One that is slow, dead or endless costs only itself."""
+    return await asyncio.gather(*(_fetch(target, seconds, limit_bytes) for target in targets))
 
 
-async def _scrape(target: Target, seconds: float, limit_bytes: int, reading: asyncio.Lock) -> Scraped:
+async def read(fetched: Sequence[Fetched]) -> list[Scraped]:
+    """The pages, in order, read beside the event loop. One that is garbage costs only itself."""
+    return [
+        Scraped(one.target, None, one.reason)
+        if one.body is None
+        else await aside(partial(_read, one.target, one.body, openmetrics=one.openmetrics))
+        for one in fetched
+    ]
+
+
+async def _fetch(target: Target, seconds: float, limit_bytes: int) -> Fetched:
     try:
         async with asyncio.timeout(seconds):
             answer = await http_get(
                 target.address, target.path, limit_bytes=limit_bytes, headers={"Accept": _ACCEPT}
             )
     except TimeoutError:
-        return Scraped(target, None, f"no page within {seconds:g} s")
+        return Fetched(target, None, reason=f"no page within {seconds:g} s")
     except (OSError, ValueError) as error:
-        return Scraped(target, None, str(error))
+        return Fetched(target, None, reason=str(error))
     if answer.status != 200:
-        return Scraped(target, None, f"HTTP status {answer.status}")
+        return Fetched(target, None, reason=f"HTTP status {answer.status}")
     content = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    reader = PageReader(target.worker, target.labels, openmetrics=content == "application/openmetrics-text")
+    return Fetched(target, answer.body, openmetrics=content == "application/openmetrics-text")
+
+
+def _read(target: Target, body: bytes, *, openmetrics: bool) -> Generator[None, None, Scraped]:
+    reader = PageReader(target.worker, target.labels, openmetrics=openmetrics)
     try:
-        # One page at a time, so that requests wait for one slice and not for one of each page.
-        async with reading:
-            lines = page_lines(answer.body)
-            for start in range(0, len(lines), _SLICE_LINES):
-                reader.feed(lines[start : start + _SLICE_LINES])
-                await asyncio.sleep(0)
-            return Scraped(target, reader.finish())
+        for lines in page_slices(body):
+            reader.feed(lines)
+            yield
+        return Scraped(target, reader.finish())
     except PageError as error:
         return Scraped(target, None, f"not a metrics page: {error}")

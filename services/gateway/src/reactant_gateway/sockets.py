@@ -56,7 +56,7 @@ def listen(host: str, port: int, http_port: int, environ: Mapping[str, str]) -> 
 
 
 def hold_fd(environ: Mapping[str, str]) -> int | None:
-    """The pipe whose end of file releases a drained gateway; None when nobody holds it.
+    """The pipe through which a gateway is asked to stay when it has drained; None where there is none.
 
     Raises:
         ValueError: the variable is no file descriptor.
@@ -69,7 +69,16 @@ def hold_fd(environ: Mapping[str, str]) -> int | None:
     except (ValueError, OSError) as error:
         raise ValueError(f"{HOLD_FD_VARIABLE}={value}: accepted is an open file descriptor") from error
     os.set_inheritable(int(value), False)
+    os.set_blocking(int(value), False)
     return int(value)
+
+
+def asked_to_stay(hold: int) -> bool:
+    """Whether there is a byte in the pipe: stay until end of file, workers still have to end behind us."""
+    try:
+        return bool(os.read(hold, 1))
+    except BlockingIOError:
+        return False
 
 
 def address_of(sock: socket.socket) -> str:

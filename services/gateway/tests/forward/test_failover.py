@@ -286,3 +286,14 @@ async def test_a_worker_that_sends_away_again_and_again_is_not_waited_for_twice(
         assert answer.code == grpc.UNAVAILABLE
         assert answer.header(b"reactant-not-started") == b"1"
         nothing_left(rig)
+
+
+@async_test
+async def test_a_request_that_kills_its_worker_kills_no_more_than_two() -> None:
+    workers = [Worker(name, on_end=died) for name in ("a", "b", "c")]
+    async with gateway(*workers, models=IDEMPOTENT) as rig:
+        client = await rig.client()
+        answer = await done(client.call(infer()))
+        assert answer.code == grpc.UNAVAILABLE
+        assert sum(len(worker.requests) for worker in workers) == 2
+        nothing_left(rig)

@@ -99,7 +99,7 @@ async def test_a_connection_that_takes_no_more_fails_the_call_and_nothing_else()
         # Ended by a fault of the peer that has been read and not yet been acted on.
         up._h2.terminate_connection()
         assert (await client.answer(b"", INDEX)).code == grpc.UNAVAILABLE
-        assert rig.forwarder.in_flight == 1
+        await eventually(lambda: rig.forwarder.in_flight == 1)
         client.reset(kept.id)
         assert (await client.answer()).code == 0
 

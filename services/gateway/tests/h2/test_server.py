@@ -142,14 +142,16 @@ async def test_an_early_answer_is_written_before_the_upload_is_stopped(paused: b
         if paused:
             server.pause_writing()
         client.send(seen, grpc.framed(infer(size=100_000))[:50_000])
-        await eventually(lambda: rig.forwarder.in_flight == 0 and worker.requests)
+        await eventually(lambda: worker.requests and rig.links["a"].in_flight == 0)
         if paused:
+            assert rig.forwarder.in_flight == 1, "an answer is in flight until it has left"
             for _ in range(3):
                 server.mark()
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             server.resume_writing()
         await done(seen)
+        await eventually(lambda: rig.forwarder.in_flight == 0)
         assert (seen.code, seen.ended) == (grpc.INVALID_ARGUMENT, True)
         await eventually(lambda: client.kinds(RST_STREAM))
         assert client.kinds(RST_STREAM)[0].payload == bytes(4)

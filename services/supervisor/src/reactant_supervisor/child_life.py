@@ -105,15 +105,22 @@ class ChildLife:
                 self._restarts += 1
                 continue
             lived = self._clock.monotonic() - started
-            decision = after_exit(self._policy, failures=self._failures, lived_seconds=lived, exit_code=code)
+            decision = after_exit(
+                self._policy,
+                failures=self._failures,
+                lived_seconds=lived,
+                exit_code=code,
+                first_start=self._restarts == 0,
+            )
             self._failures = decision.failures
             if isinstance(decision, GiveUp):
                 _log.error(f"{self.name} {self._last_exit}: {decision.reason}")
                 self._enter("failed")
                 return decision
+            remark = f"; {decision.remark}" if decision.remark else ""
             _log.warning(
                 f"{self.name} {self._last_exit} after {lived:.1f} s, restart {self._failures} of "
-                f"{self._policy.max_restarts} in {decision.delay_seconds:g} s"
+                f"{self._policy.max_restarts} in {decision.delay_seconds:g} s{remark}"
             )
             self._enter("waiting")
             await self._pause(decision.delay_seconds)
@@ -127,12 +134,12 @@ class ChildLife:
         self._now.set()
 
     def terminate(self) -> None:
-        """Asks the child to stop, for good."""
+        """Asks the child to stop, for good; one with a pipe that can hold it waits for `release`."""
         self.no_more_restarts()
         self._terminated = True
         if self._child is not None:
             self._enter("stopping")
-            self._child.terminate()
+            self._child.terminate(held=True)
 
     def restart(self) -> None:
         """Ends the child as a stop does and starts it again at once, also out of a wait."""
@@ -145,9 +152,8 @@ class ChildLife:
         self._restart_asked = True
         _log.info(f"restarting {self.name}, as asked")
         self._enter("stopping")
-        child.terminate()
         # The others go on: there is nothing this one would have to outlive.
-        child.release()
+        child.terminate(held=False)
         asyncio.get_running_loop().call_later(self._restart_seconds, self._kill_if_still, child)
 
     def hang_up(self) -> bool:
@@ -155,7 +161,7 @@ class ChildLife:
         return self._child is not None and self._child.hang_up()
 
     def release(self) -> None:
-        """Lets a child that waits to be let go exit."""
+        """Lets a child that is held exit."""
         if self._child is not None:
             self._child.release()
 
@@ -193,7 +199,7 @@ class ChildLife:
         exited = asyncio.create_task(child.wait())
         watching = asyncio.create_task(self._watched(child))
         if self._terminated:
-            child.terminate()
+            child.terminate(held=True)
         try:
             return await asyncio.shield(exited)
         except BaseException:

@@ -17,6 +17,7 @@ from reactant_supervisor.output import LineOutput
 from reactant_supervisor.process_spec import ProcessSpec
 
 _LAST_LINES_SECONDS = 1.0
+_HOLD = b"."
 
 
 @final
@@ -34,6 +35,7 @@ class Child:
         self._process = process
         self._log = log
         self._hold = hold
+        self._asked_to_stop = False
 
     @property
     def pid(self) -> int:
@@ -55,9 +57,16 @@ class Child:
         await self._log.closed
         return code
 
-    def terminate(self) -> None:
-        """Asks it to stop (SIGTERM)."""
-        self._signal(signal.SIGTERM)
+    def terminate(self, *, held: bool) -> None:
+        """Asks it to stop (SIGTERM, once); when `held`, with a pipe for that, to exit only at `release`."""
+        if held and self._hold is not None:
+            # Before the signal: whoever has nothing to drain looks at once.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._hold, _HOLD)
+        # A second one means at once.
+        if not self._asked_to_stop:
+            self._asked_to_stop = True
+            self._signal(signal.SIGTERM)
 
     def hang_up(self) -> bool:
         """Has it read its files anew (SIGHUP); False when the signal would end it, and is not sent."""
@@ -67,7 +76,7 @@ class Child:
         return True
 
     def release(self) -> None:
-        """Closes the pipe that kept it from exiting, where it has one. May be repeated."""
+        """Closes the pipe that may keep it from exiting, where it has one. May be repeated."""
         if self._hold is not None:
             os.close(self._hold)
             self._hold = None

@@ -17,8 +17,8 @@ class ProcessSpec:
         argv: its command line.
         env: its whole environment.
         pass_fds: descriptors it inherits under the same numbers.
-        hold_variable: names in its environment the descriptor of a pipe that this process keeps open until
-            the child may exit; None makes no pipe.
+        hold_variable: names in its environment the descriptor of a pipe. A byte in it asks the child to stay
+            when it has stopped, until end of file; None makes no pipe.
     """
 
     name: str

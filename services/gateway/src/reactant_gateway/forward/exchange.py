@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import perf_counter
 from typing import Final, Protocol, final
 
@@ -27,6 +28,8 @@ from reactant_policy.routing.table import Route
 _RETRYABLE: Final = (grpc.UNAVAILABLE, grpc.NOT_FOUND)
 _UNKNOWN_LENGTH: Final = 1 << 62
 _SMALL_BYTES: Final = 4096
+# Connections that may be made to a worker while a request waits for room on one.
+_MOST_WAITS: Final = 4
 
 
 class Downstream(Protocol):
@@ -41,8 +44,8 @@ class Downstream(Protocol):
     def send_trailers(self, stream: int, headers: Headers) -> None:
         """The end."""
 
-    def finish(self, stream: int, request_ended: bool) -> None:
-        """The answer is complete."""
+    def finish(self, stream: int, request_ended: bool, left: Callable[[], None]) -> None:
+        """The answer is complete; `left` is called when it has left, or never can."""
 
     def owe(self, stream: int, peer: Acknowledges, peer_stream: int, size: int) -> None:
         """Acknowledge `size` bytes to `peer` when they have left."""
@@ -73,9 +76,9 @@ class Exchange:
     __slots__ = (
         "_begun", "_counted", "_deadline", "_dialling", "_done", "_down", "_encoding", "_ended", "_full",
         "_fw", "_head", "_headers", "_holders", "_kept", "_kept_bytes", "_length", "_link", "_look_at",
-        "_loop", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received", "_route", "_sent_at",
-        "_started", "_stream", "_timer", "_tried", "_unacknowledged", "_up", "_up_stream", "_waited",
-        "_waiting", "_work", "_worker", "_worker_seconds", "model", "request_id",
+        "_loop", "_lost", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received", "_route",
+        "_sent_at", "_started", "_stream", "_timer", "_tried", "_unacknowledged", "_up", "_up_stream",
+        "_waiting", "_waits", "_work", "_worker", "_worker_seconds", "model", "request_id",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +114,8 @@ class Exchange:
         self._look_at = 0
         self._ended = False
         self._waiting = False
-        self._waited = False
+        self._waits = 0
+        self._lost = False
         self._dialling: WorkerLink | None = None
         # What routing made of it.
         self.model = ""
@@ -168,6 +172,7 @@ class Exchange:
         if not self._done:
             self._leave(ended=False)
             self._finish(grpc.CANCELLED)
+            self._left()
 
     def answer(self, code: int, message: str, extra: Headers = ()) -> None:
         """Ends the exchange with a status of ours."""
@@ -178,7 +183,7 @@ class Exchange:
             self._down.send_trailers(self._stream, status)
         else:
             self._down.send_response(self._stream, grpc.RESPONSE_HEADERS + status, True)
-        self._down.finish(self._stream, self._ended)
+        self._down.finish(self._stream, self._ended, self._left)
         self._leave(ended=False)
         self._finish(code)
 
@@ -357,7 +362,7 @@ class Exchange:
                     pass
             if link is not None:
                 self._full = self._full or link.connected
-                self._dialling = link if link.dialling and not link.connected else self._dialling
+                self._dialling = link if link.may_widen else self._dialling
             self._tried = (*self._tried, worker)
         self._worker, self._up, self._up_stream = worker, up, stream
         self._opened_at_flush = self._marked_at_flush = up.flushes
@@ -376,14 +381,17 @@ class Exchange:
         return True
 
     def _wait_for(self, link: WorkerLink | None) -> bool:
-        """Once, waits for a worker's next connection and goes on there; False: there is none to wait for."""
-        if link is None or self._waited:
+        """Waits for a worker's next connection and goes on there; False: there is none to wait for."""
+        self._dialling = None
+        if link is None or self._waits >= _MOST_WAITS:
             return False
-        self._waited = self._waiting = True
+        self._waits += 1
+        self._waiting = True
         self._fw.spawn(self._go_on(link))
         return True
 
     async def _go_on(self, link: WorkerLink) -> None:
+        await link.widened()
         await link.connect()
         self._waiting = False
         if not self._done and self._route is not None:
@@ -417,7 +425,7 @@ class Exchange:
             if not self._begun and self._head is not None:
                 down.send_response(stream, self._head, False)
             down.send_trailers(stream, headers)
-        down.finish(stream, self._ended)
+        down.finish(stream, self._ended, self._left)
         self._leave(ended=True)
         self._finish(code)
 
@@ -436,15 +444,17 @@ class Exchange:
         left = sum(1 for candidate in route.candidates if candidate not in tried)
         # Sent away by a worker that goes on, the only one: it gets the request on its next connection.
         only = not left and len(tried) == 1
-        link = self._link if fault is Fault.GOAWAY and only and not self._waited else None
+        link = self._link if fault is Fault.GOAWAY and only and not self._waits else None
         if not may_retry(
             fault,
             idempotent=route.idempotent,
             response_begun=self._begun,
             resendable=self._kept is not None,
             untried=left if link is None else 1,
+            lost_before=self._lost,
         ):
             return False
+        self._lost = self._lost or fault.started
         self._leave(ended=True)
         self._tried = tried
         if link is not None:
@@ -488,7 +498,9 @@ class Exchange:
             perf_counter() - self._started,
             self._worker_seconds,
         )
-        fw.release(self._counted)
+
+    def _left(self) -> None:
+        self._fw.release(self._counted)
 
     def _expired(self) -> None:
         self._timer = None

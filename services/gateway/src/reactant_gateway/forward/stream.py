@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter
 from typing import Final, final
 
@@ -61,6 +62,10 @@ class StreamExchange:
         self._missing = 0
         # Answers that the client's connection has not taken yet, in bytes.
         self._unwritten = 0
+        self._sent_bytes = 0
+        self._gone_bytes = 0
+        # With each answer sent, in order: the bytes sent up to its end, and whom to tell when it has left.
+        self._leaving: deque[tuple[int, Callable[[], None]]] = deque()
         self._ended = False
         self._begun = False
         self._over = False
@@ -89,9 +94,12 @@ class StreamExchange:
 
     def acknowledge(self, stream: int, size: int) -> None:
         """So many bytes of answers have left (`Acknowledges`)."""
-        was_full = self._full
+        stalled = self._unwritten >= STREAM_WINDOW_BYTES
         self._unwritten -= size
-        if was_full and self._pending and not self._over and not self._full:
+        self._gone_bytes += size
+        while self._leaving and self._leaving[0][0] <= self._gone_bytes:
+            self._leaving.popleft()[1]()
+        if stalled and not self._over and self._unwritten < STREAM_WINDOW_BYTES:
             # Not at once: the connection is in the middle of something.
             asyncio.get_running_loop().call_soon(self.answered)
 
@@ -142,6 +150,8 @@ class StreamExchange:
     def _begin(self) -> _Place:
         place = _Place(self, self._down, self._stream)
         self._places.append(place)
+        if len(self._places) == 1:
+            place.come_first()
         if not self._fw.admit(self._down):
             place.refuse("the gateway has its full number of requests in flight")
             return place
@@ -160,6 +170,8 @@ class StreamExchange:
             place.abandon()
             if place in self._places:
                 self._places.remove(place)
+                if self._places:
+                    self._places[0].come_first()
 
     def _drop_pending(self) -> None:
         pending, self._pending = self._pending, b""
@@ -178,10 +190,17 @@ class StreamExchange:
     def _settle(self) -> None:
         """Sends the answers whose turn it is, and the end after the last."""
         while self._places and self._places[0].done and not self._over:
+            if self._unwritten >= STREAM_WINDOW_BYTES:
+                return
             place = self._places.popleft()
+            if self._places:
+                self._places[0].come_first()
             self._send_head()
             answer = grpc.framed(place.message())
             self._unwritten += len(answer)
+            self._sent_bytes += len(answer)
+            if place.left is not None:
+                self._leaving.append((self._sent_bytes, place.left))
             self._down.send_data(self._stream, answer, False)
             self._down.owe(self._stream, self, 0, len(answer))
         if self._over or self._places:
@@ -202,7 +221,7 @@ class StreamExchange:
             self._down.send_trailers(self._stream, status)
         else:
             self._down.send_response(self._stream, grpc.RESPONSE_HEADERS + status, True)
-        self._down.finish(self._stream, self._ended)
+        self._down.finish(self._stream, self._ended, _nothing)
         self._end()
 
     def _expired(self) -> None:
@@ -235,6 +254,10 @@ class _Place:
         self._code = grpc.UNKNOWN
         self._detail = ""
         self._abandoned = False
+        self._first = False
+        # Upstream bytes that wait for the answers before this one.
+        self._held: list[tuple[Acknowledges, int, int]] = []
+        self.left: Callable[[], None] | None = None
         self.exchange: Exchange | None = None
         self.done = False
 
@@ -249,8 +272,18 @@ class _Place:
 
     def abandon(self) -> None:
         self._abandoned = True
+        self.come_first()
         if self.exchange is not None:
             self.exchange.client_gone()
+        if self.left is not None:
+            self.left()
+
+    def come_first(self) -> None:
+        """The answer is the next to be sent: all of it may come."""
+        self._first = True
+        held, self._held = self._held, []
+        for peer, stream, size in held:
+            peer.acknowledge(stream, size)
 
     def message(self) -> bytes:
         """The ModelStreamInferResponse."""
@@ -278,17 +311,25 @@ class _Place:
         self._code = grpc.UNKNOWN if code is None else code
         self._detail = grpc.message_of(headers)
 
-    def finish(self, stream: int, request_ended: bool) -> None:
+    def finish(self, stream: int, request_ended: bool, left: Callable[[], None]) -> None:
         self.done = True
+        self.left = left
         if not self._abandoned:
             self._owner.answered()
 
     def owe(self, stream: int, peer: Acknowledges, peer_stream: int, size: int) -> None:
-        # Gathered here, so it has been taken.
-        peer.acknowledge(peer_stream, size)
+        # Gathered here. Of an answer that must wait for others no more than a window comes.
+        if self._first:
+            peer.acknowledge(peer_stream, size)
+        else:
+            self._held.append((peer, peer_stream, size))
 
     def acknowledge(self, stream: int, size: int) -> None:
         self._down.acknowledge(self._down_stream, size)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _varint(value: int) -> bytes:

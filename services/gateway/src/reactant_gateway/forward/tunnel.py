@@ -109,7 +109,7 @@ class Tunnel:
         self._finish()
 
     def _finish(self) -> None:
-        self._down.finish(self._stream, self._ended)
+        self._down.finish(self._stream, self._ended, self._on_end)
         self._end(answered=True)
 
     def _end(self, *, answered: bool) -> None:
@@ -120,4 +120,5 @@ class Tunnel:
             self._up.release(self._up_stream)
         else:
             self._up.cancel(self._up_stream, opened_at_flush=self._opened_at_flush, opened_at=self._opened_at)
-        self._on_end()
+        if not answered:
+            self._on_end()

@@ -10,7 +10,7 @@ import ngh2
 from ngh2 import Setting
 
 from reactant_gateway.h2.connection import STREAM_WINDOW_BYTES, Connection
-from reactant_gateway.h2.grpc import CANCEL, NO_ERROR, REFUSED_STREAM, Headers
+from reactant_gateway.h2.grpc import CANCEL, ENHANCE_YOUR_CALM, NO_ERROR, REFUSED_STREAM, Headers
 
 _CONFIG: Final = ngh2.Configuration(auto_window_update=False)
 _SETTINGS: Final[dict[int, int]] = {
@@ -64,6 +64,7 @@ class ClientConnection(Connection):
         open_streams: requests the worker counts as open.
         usable: takes new requests (established, not going away).
         sent_away: the worker has announced the end of this connection (GOAWAY).
+        pinged_too_often: it ended the connection because of that, as gRPC's own servers do by default.
     """
 
     def __init__(self, owner: ConnectionOwner, *, ping_seconds: float, ping_timeout_seconds: float) -> None:
@@ -83,6 +84,7 @@ class ClientConnection(Connection):
         self.established: asyncio.Future[None] = self._loop.create_future()
         self.usable = False
         self.sent_away = False
+        self.pinged_too_often = False
         self._on = {
             ngh2.ResponseReceived: self._response,
             ngh2.DataReceived: self._data,
@@ -210,6 +212,7 @@ class ClientConnection(Connection):
 
     def _goaway(self, event: ngh2.GoAwayReceived) -> None:
         self.sent_away = event.error_code == NO_ERROR
+        self.pinged_too_often = event.error_code == ENHANCE_YOUR_CALM
         if not self.sent_away:
             self._fault = f"the worker ended it with HTTP/2 error {event.error_code}"
         self._retire()

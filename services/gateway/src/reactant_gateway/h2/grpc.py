@@ -31,6 +31,7 @@ UNAVAILABLE: Final = 14
 NO_ERROR: Final = 0
 REFUSED_STREAM: Final = 7
 CANCEL: Final = 8
+ENHANCE_YOUR_CALM: Final = 11
 
 NOT_STARTED: Final[Header] = (NOT_STARTED_KEY.encode("ascii"), b"1")
 HOP: Final[Header] = (b"reactant-hop", b"1")
@@ -40,7 +41,12 @@ _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"
 # Printable ASCII but `%` goes as it is.
 _UNQUOTED: Final = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 # The table "HTTP2 Error Codes" of the source; what is not named there is INTERNAL.
-_OF_RESET: Final = {REFUSED_STREAM: UNAVAILABLE, CANCEL: CANCELLED, 11: RESOURCE_EXHAUSTED, 12: 7}
+_OF_RESET: Final = {
+    REFUSED_STREAM: UNAVAILABLE,
+    CANCEL: CANCELLED,
+    ENHANCE_YOUR_CALM: RESOURCE_EXHAUSTED,
+    12: 7,
+}
 
 
 def parse_timeout(value: bytes) -> float:

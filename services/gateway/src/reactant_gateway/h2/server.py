@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol, final
 
 import ngh2
@@ -20,6 +21,7 @@ MAX_HEADER_BYTES: Final = 16 * 1024
 _HARD_HEADER_BYTES: Final = 64 * 1024
 
 _FRAME_BYTES: Final = 64 * 1024
+_GREETING_SECONDS: Final = 10.0
 _KEEPALIVE_SECONDS: Final = 60.0
 _KEEPALIVE_TIMEOUT_SECONDS: Final = 20.0
 _DRAIN_PING: Final = b"drained?"
@@ -78,9 +80,12 @@ class ServerConnection(Connection):
         self._streams: dict[int, ServerStream] = {}
         # Answered before the client had sent everything: reset once the answer is written.
         self._cut: list[int] = []
+        # Responses complete here and not yet with the transport.
+        self._leaving: dict[int, Callable[[], None]] = {}
         self._draining = False
+        self._greeted = False
         self._last_heard = self._loop.time()
-        self._keepalive = self._loop.call_later(_KEEPALIVE_SECONDS, self._check_alive)
+        self._keepalive = self._loop.call_later(_GREETING_SECONDS, self._check_alive)
         self.in_flight = 0
         self.open = True
         self._on = {
@@ -90,6 +95,7 @@ class ServerConnection(Connection):
             ngh2.StreamReset: self._stream_gone,
             ngh2.StreamClosed: self._stream_gone,
             ngh2.PingAcknowledged: self._pong,
+            ngh2.SettingsReceived: self._settings_received,
         }
 
     def connection_made(self, transport: Any) -> None:
@@ -112,14 +118,19 @@ class ServerConnection(Connection):
             self._dirty = True
             self._loop.call_soon(self.flush)
 
-    def finish(self, stream: int, request_ended: bool) -> None:
-        """The response is complete. What the client still sends is stopped once the response is written."""
+    def finish(self, stream: int, request_ended: bool, left: Callable[[], None]) -> None:
+        """The response is complete. What the client still sends is stopped once the response is written.
+
+        `left` is called when the response has been handed to the transport, or never can be.
+        """
         self._streams.pop(stream, None)
-        if not request_ended and not self.closed:
+        if self.closed:
+            left()
+            return
+        self._leaving[stream] = left
+        if not request_ended:
             self._cut.append(stream)
-            self.mark()
-        if self._draining and not self._streams:
-            self.mark()
+        self.mark()
 
     @property
     def open_requests(self) -> int:
@@ -163,11 +174,17 @@ class ServerConnection(Connection):
 
     def _stream_gone(self, event: ngh2.StreamReset | ngh2.StreamClosed) -> None:
         handler = self._streams.pop(event.stream_id, None)
+        left = self._leaving.pop(event.stream_id, None)
         if handler is not None:
             self.forget(event.stream_id)
             handler.client_gone()
         elif type(event) is ngh2.StreamReset:
             self.forget(event.stream_id)
+        if left is not None:
+            left()
+
+    def _settings_received(self, event: ngh2.SettingsReceived) -> None:
+        self._greeted = True
 
     def _pong(self, event: ngh2.PingAcknowledged) -> None:
         if event.opaque_data == _DRAIN_PING and self._draining:
@@ -187,16 +204,31 @@ class ServerConnection(Connection):
                     self._cut.append(stream)
                 else:
                     self.reset(stream, NO_ERROR)
+        if self._leaving:
+            # The streams that this flush has closed.
+            self._dispatch()
 
     def _lost(self, reason: str) -> None:
         self._keepalive.cancel()
         streams, self._streams = self._streams, {}
         for handler in streams.values():
             handler.client_gone()
+        leaving, self._leaving = self._leaving, {}
+        for left in leaving.values():
+            left()
         self._acceptor.disconnected(self)
 
     def _check_alive(self) -> None:
-        silent = self._loop.time() - self._last_heard
+        now = self._loop.time()
+        silent = now - self._last_heard
+        if not self._greeted:
+            self._fault = f"no HTTP/2 within {_GREETING_SECONDS:g} s"
+            self.abort()
+            return
+        if self._leaving and now - self.written_at >= _KEEPALIVE_SECONDS:
+            self._fault = f"no answer taken for {_KEEPALIVE_SECONDS:g} s"
+            self.abort()
+            return
         if silent >= _KEEPALIVE_SECONDS + _KEEPALIVE_TIMEOUT_SECONDS:
             self.abort()
             return

@@ -13,6 +13,8 @@ from reactant_gateway.h2.client import ClientConnection
 DIAL_SECONDS: Final = 2.0
 """Within so much a connection must be made and the other side must have spoken HTTP/2."""
 
+_NO_PINGS_SECONDS: Final = 86_400.0
+
 _log = get_logger(__name__)
 
 
@@ -63,6 +65,7 @@ class WorkerLink:
         self._connections: list[ClientConnection] = []
         self._dial: asyncio.Task[ClientConnection | None] | None = None
         self._closing = False
+        self._pings = True
         self.in_flight = 0
 
     @property
@@ -78,9 +81,15 @@ class WorkerLink:
         return self.connected
 
     @property
-    def dialling(self) -> bool:
-        """A further connection is being made."""
-        return self._dial is not None and not self._dial.done()
+    def may_widen(self) -> bool:
+        """It is not full, and a further connection is being made."""
+        dialling = self._dial is not None and not self._dial.done()
+        return dialling and self.in_flight < self.settings.max_in_flight
+
+    async def widened(self) -> None:
+        """Returns when the connection being made stands, or cannot be had."""
+        if self._dial is not None and not self._dial.done():
+            await asyncio.wait([self._dial])
 
     def acquire(self) -> ClientConnection | None:
         """A connection that takes a request at once; None when there is none, or the worker is full."""
@@ -123,6 +132,9 @@ class WorkerLink:
 
     def lost(self, connection: ClientConnection, reason: str) -> None:
         """The connection is gone."""
+        if connection.pinged_too_often and self._pings:
+            self._pings = False
+            _log.info("worker takes no PINGs that often: probes alone watch it from now on", worker=self.name)
         known = connection in self._connections
         if known:
             self._connections.remove(connection)
@@ -144,7 +156,9 @@ class WorkerLink:
         def make() -> ClientConnection:
             nonlocal connection
             connection = ClientConnection(
-                self, ping_seconds=settings.ping_seconds, ping_timeout_seconds=settings.ping_timeout_seconds
+                self,
+                ping_seconds=settings.ping_seconds if self._pings else _NO_PINGS_SECONDS,
+                ping_timeout_seconds=settings.ping_timeout_seconds,
             )
             return connection
 
