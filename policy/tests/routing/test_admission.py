@@ -20,8 +20,10 @@ def test_at_the_cap_nobody_is() -> None:
 
 
 @given(cap=st.integers(1, 2000))
-def test_one_connection_alone_gets_the_whole_cap(cap: int) -> None:
-    assert all(admit(count, cap, count, 1) for count in range(cap))
+def test_one_connection_alone_gets_all_but_the_last_tenth(cap: int) -> None:
+    taken = [count for count in range(cap) if admit(count, cap, count, 1)]
+    assert taken == [count for count in range(cap) if count * 10 < cap * 9 or count * 2 < cap]
+    assert admit(len(taken), cap, 0, 2) == (len(taken) < cap)
 
 
 @given(cap=st.integers(20, 2000), newcomers=st.integers(1, 8))

@@ -13,6 +13,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from reactant_core.errors import clip
 from reactant_core.rpc.server import RpcServer
 
+MAX_WATCHERS = 4096
+"""Watch calls open at a time, all clients together."""
+
+_LONGEST_NAME = 512
+_NO_NAME = "\0"
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -78,6 +83,14 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         Ends with UNAVAILABLE when the server shuts down.
         """
         name = request.service
+        if self.watchers() >= MAX_WATCHERS:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHERS} watches are open, no more are taken"
+            )
+        if len(name) > _LONGEST_NAME:
+            # No model can be called that; the name is not kept for as long as the client likes.
+            name = _NO_NAME
+        del request
         change = self._changes.setdefault(name, _Change())
         change.watchers += 1
         try:

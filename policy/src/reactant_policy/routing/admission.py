@@ -17,4 +17,5 @@ def admit(total: int, cap: int, mine: int, connections: int) -> bool:
     """
     if total >= cap:
         return False
-    return total * 10 < cap * 9 or mine * connections < cap
+    # A lone connection leaves the last tenth to one that is yet to come.
+    return total * 10 < cap * 9 or mine * max(connections, 2) < cap

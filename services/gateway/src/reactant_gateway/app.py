@@ -54,7 +54,7 @@ async def serve(effective: Effective[GatewayConfig], stop: Stop) -> int:
         failed = True
     await gateway.drain()
     # One that failed keeps clients waiting for the next.
-    if hold is not None and asked_to_stay(hold):
+    if hold is not None and not failed and asked_to_stay(hold):
         await _released(hold)
     await gateway.stop()
     return EX_FAILURE if failed else EX_OK

@@ -59,7 +59,7 @@ class NodePage:
             making = self._making[openmetrics] = asyncio.create_task(self._make(openmetrics=openmetrics))
             making.add_done_callback(lambda _: self._making.pop(openmetrics))
         # Whoever hangs up must not take the page from the others.
-        return await making
+        return await asyncio.shield(making)
 
     async def _make(self, *, openmetrics: bool) -> bytes:
         fetched = await fetch(self._targets(), seconds=self._seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -43,7 +44,9 @@ class RunDir:
             OSError: it cannot be written.
         """
         path, draft = self.file(name), self.file(f".{name}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640)
+        # A draft that is there already is somebody else's, or of a node that was killed.
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o640)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         draft.replace(path)
@@ -68,6 +71,7 @@ def open_run_dir(asked: Path, *, temporary: Path | None = None) -> RunDir:
     """
     try:
         ours = _make(asked)
+        _check_owner(asked)
         lock = _lock(asked)
     except OSError as error:
         note = f"{asked} cannot be used ({(error.strerror or str(error)).lower()})"
@@ -97,6 +101,19 @@ def _make(path: Path) -> bool:
     except FileNotFoundError:
         path.mkdir(_MODE, parents=True)
     return True
+
+
+def _check_owner(path: Path) -> None:
+    """Workers take their configuration from here: nobody else may put another in its place.
+
+    Raises:
+        PermissionError: it belongs to somebody else, or others may replace files in it.
+    """
+    found = path.stat()
+    if found.st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EPERM, f"it belongs to user {found.st_uid}")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX:
+        raise PermissionError(errno.EPERM, f"others may write there, mode {found.st_mode & 0o7777:o}")
 
 
 def _lock(path: Path) -> int | None:

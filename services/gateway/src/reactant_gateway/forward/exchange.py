@@ -75,10 +75,10 @@ class Exchange:
 
     __slots__ = (
         "_begun", "_counted", "_deadline", "_dialling", "_done", "_down", "_encoding", "_ended", "_full",
-        "_fw", "_head", "_headers", "_holders", "_kept", "_kept_bytes", "_length", "_link", "_look_at",
-        "_loop", "_lost", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received", "_route",
-        "_sent_at", "_started", "_stream", "_timer", "_tried", "_unacknowledged", "_up", "_up_stream",
-        "_waiting", "_waits", "_work", "_worker", "_worker_seconds", "model", "request_id",
+        "_fw", "_head", "_headers", "_holders", "_idempotent", "_kept", "_kept_bytes", "_length", "_link",
+        "_look_at", "_loop", "_lost", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received",
+        "_route", "_sent_at", "_started", "_stream", "_timer", "_tried", "_unacknowledged", "_up",
+        "_up_stream", "_waiting", "_waits", "_work", "_worker", "_worker_seconds", "model", "request_id",
     )  # fmt: skip
 
     def __init__(
@@ -116,6 +116,7 @@ class Exchange:
         self._waiting = False
         self._waits = 0
         self._lost = False
+        self._idempotent = True
         self._dialling: WorkerLink | None = None
         # What routing made of it.
         self.model = ""
@@ -365,6 +366,8 @@ class Exchange:
                 self._dialling = link if link.may_widen else self._dialling
             self._tried = (*self._tried, worker)
         self._worker, self._up, self._up_stream = worker, up, stream
+        # A worker that has had it counts, also when the table does not list it any more.
+        self._idempotent = self._idempotent and route.idempotent
         self._opened_at_flush = self._marked_at_flush = up.flushes
         self._opened_at = self._loop.time()
         self._sent_at = perf_counter()
@@ -391,9 +394,11 @@ class Exchange:
         return True
 
     async def _go_on(self, link: WorkerLink) -> None:
-        await link.widened()
-        await link.connect()
-        self._waiting = False
+        try:
+            await link.widened()
+            await link.connect()
+        finally:
+            self._waiting = False
         if not self._done and self._route is not None:
             self._tried = tuple(worker for worker in self._tried if worker != link.name)
             self._send(self._fw.router.find(self._route.name) or self._route)
@@ -447,7 +452,7 @@ class Exchange:
         link = self._link if fault is Fault.GOAWAY and only and not self._waits else None
         if not may_retry(
             fault,
-            idempotent=route.idempotent,
+            idempotent=self._idempotent and route.idempotent,
             response_begun=self._begun,
             resendable=self._kept is not None,
             untried=left if link is None else 1,

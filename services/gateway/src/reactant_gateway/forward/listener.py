@@ -21,6 +21,7 @@ _WATCH: Final = b"/grpc.health.v1.Health/Watch"
 _INFERENCE: Final = (_INFER, _STREAM_INFER)
 # A stream's messages are counted one by one; a watch stays open for as long as its client likes.
 _UNCOUNTED: Final = (_STREAM_INFER, _WATCH)
+_MOST_WATCHES: Final = 128
 _NOT_STARTED: Final = (grpc.UNAVAILABLE, grpc.RESOURCE_EXHAUSTED)
 
 
@@ -142,6 +143,8 @@ class Listener:
             return grpc.UNIMPLEMENTED, f"no such method: {call.path.decode('ascii', 'replace')}"
         elif self._local.acquire() is None:
             return grpc.UNAVAILABLE, "the gateway's own server is not there yet"
+        if call.path == _WATCH and connection.watches >= _MOST_WATCHES:
+            return grpc.RESOURCE_EXHAUSTED, f"{_MOST_WATCHES} health watches are open on this connection"
         if call.path not in _UNCOUNTED and not fw.admit(connection):
             return grpc.RESOURCE_EXHAUSTED, f"the gateway has its {fw.cap} requests in flight"
         return None
@@ -162,10 +165,13 @@ class Listener:
             return StreamExchange(
                 fw, connection, stream, call.passed_on, encoding=call.encoding, timeout=call.timeout
             )
-        counted = call.path not in _UNCOUNTED
+        watch = call.path == _WATCH
+        connection.watches += watch
 
         def over() -> None:
-            if counted:
+            if watch:
+                connection.watches -= 1
+            else:
                 fw.release(connection)
 
         return Tunnel(connection, stream, self._local, call.source, ended=ended, on_end=over)

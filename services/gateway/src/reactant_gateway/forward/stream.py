@@ -94,14 +94,21 @@ class StreamExchange:
 
     def acknowledge(self, stream: int, size: int) -> None:
         """So many bytes of answers have left (`Acknowledges`)."""
-        stalled = self._unwritten >= STREAM_WINDOW_BYTES
+        stalled = self.stalled
         self._unwritten -= size
         self._gone_bytes += size
         while self._leaving and self._leaving[0][0] <= self._gone_bytes:
             self._leaving.popleft()[1]()
-        if stalled and not self._over and self._unwritten < STREAM_WINDOW_BYTES:
+        if stalled and not self._over and not self.stalled:
+            if self._places:
+                self._places[0].come_first()
             # Not at once: the connection is in the middle of something.
             asyncio.get_running_loop().call_soon(self.answered)
+
+    @property
+    def stalled(self) -> bool:
+        """The client has not taken the answers there are: no more are gathered."""
+        return self._unwritten >= STREAM_WINDOW_BYTES
 
     # --- messages in -----------------------------------------------------------------------------------
 
@@ -145,7 +152,7 @@ class StreamExchange:
 
     @property
     def _full(self) -> bool:
-        return len(self._places) >= MAX_OUTSTANDING or self._unwritten >= STREAM_WINDOW_BYTES
+        return len(self._places) >= MAX_OUTSTANDING or self.stalled
 
     def _begin(self) -> _Place:
         place = _Place(self, self._down, self._stream)
@@ -190,7 +197,7 @@ class StreamExchange:
     def _settle(self) -> None:
         """Sends the answers whose turn it is, and the end after the last."""
         while self._places and self._places[0].done and not self._over:
-            if self._unwritten >= STREAM_WINDOW_BYTES:
+            if self.stalled:
                 return
             place = self._places.popleft()
             if self._places:
@@ -279,8 +286,10 @@ class _Place:
             self.left()
 
     def come_first(self) -> None:
-        """The answer is the next to be sent: all of it may come."""
+        """The answer is the next to be sent: all of it may come, once the client takes what there is."""
         self._first = True
+        if self._owner.stalled and not self._abandoned:
+            return
         held, self._held = self._held, []
         for peer, stream, size in held:
             peer.acknowledge(stream, size)
@@ -319,7 +328,7 @@ class _Place:
 
     def owe(self, stream: int, peer: Acknowledges, peer_stream: int, size: int) -> None:
         # Gathered here. Of an answer that must wait for others no more than a window comes.
-        if self._first:
+        if self._first and not self._owner.stalled:
             peer.acknowledge(peer_stream, size)
         else:
             self._held.append((peer, peer_stream, size))

@@ -38,7 +38,6 @@ class Connection(asyncio.Protocol, ABC):
     Attributes:
         flushes: how often `flush` has run; tells whether something is still unwritten.
         closed: the transport is gone.
-        written_at: the loop's time when something was last written.
     """
 
     def __init__(self, role: ngh2.Role, config: ngh2.Configuration, settings: dict[int, int]) -> None:
@@ -56,7 +55,6 @@ class Connection(asyncio.Protocol, ABC):
         self._fault: str | None = None
         self.flushes = 0
         self.closed = False
-        self.written_at = self._loop.time()
 
     # --- of asyncio.Protocol ---------------------------------------------------------------------------
 
@@ -181,7 +179,6 @@ class Connection(asyncio.Protocol, ABC):
                 if not data:
                     break
                 transport.write(data)
-                self.written_at = self._loop.time()
             over = not h2.want_read and not h2.want_write
         except ngh2.NGH2Error:
             over = True

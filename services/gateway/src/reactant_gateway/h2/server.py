@@ -71,6 +71,7 @@ class ServerConnection(Connection):
 
     Attributes:
         in_flight: requests of it that count against the cap; kept by whoever admits them.
+        watches: health watches open on it; kept by whoever lets them in.
         open: takes new requests; not after the second GOAWAY.
     """
 
@@ -84,9 +85,13 @@ class ServerConnection(Connection):
         self._leaving: dict[int, Callable[[], None]] = {}
         self._draining = False
         self._greeted = False
+        # When the client last took something of an answer that waits, and how much of all of them waited.
+        self._taken_at = self._loop.time()
+        self._waited = 0
         self._last_heard = self._loop.time()
         self._keepalive = self._loop.call_later(_GREETING_SECONDS, self._check_alive)
         self.in_flight = 0
+        self.watches = 0
         self.open = True
         self._on = {
             ngh2.RequestReceived: self._request,
@@ -207,6 +212,10 @@ class ServerConnection(Connection):
         if self._leaving:
             # The streams that this flush has closed.
             self._dispatch()
+            waits = self._h2.queued_body_size()
+            if waits < self._waited or not waits:
+                self._taken_at = self._loop.time()
+            self._waited = waits
 
     def _lost(self, reason: str) -> None:
         self._keepalive.cancel()
@@ -225,7 +234,7 @@ class ServerConnection(Connection):
             self._fault = f"no HTTP/2 within {_GREETING_SECONDS:g} s"
             self.abort()
             return
-        if self._leaving and now - self.written_at >= _KEEPALIVE_SECONDS:
+        if self._leaving and now - self._taken_at >= _KEEPALIVE_SECONDS:
             self._fault = f"no answer taken for {_KEEPALIVE_SECONDS:g} s"
             self.abort()
             return

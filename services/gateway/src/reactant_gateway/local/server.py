@@ -31,6 +31,8 @@ from reactant_gateway.router import Router
 from reactant_policy.routing.table import RoutingTable
 from reactant_proto import POOL, inference_pb2_grpc
 
+# Nothing that is answered here takes tensors.
+_REQUEST_BYTES: Final = 4 * 1024 * 1024
 _STOP_GRACE_SECONDS: Final = 1.0
 _PREFIX: Final = "reactant-gateway-"
 _SOCKET: Final = "local.sock"
@@ -77,7 +79,7 @@ class LocalServer:
         self._health.swapped(router.table)
         self._rpc = create_server(
             transport="grpcio",
-            max_recv_msg_bytes=max_recv_msg_bytes,
+            max_recv_msg_bytes=min(max_recv_msg_bytes, _REQUEST_BYTES),
             max_send_msg_bytes=max_send_msg_bytes,
         )
         inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(

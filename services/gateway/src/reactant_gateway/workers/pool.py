@@ -13,7 +13,8 @@ from reactant_gateway.h2.client import ClientConnection
 DIAL_SECONDS: Final = 2.0
 """Within so much a connection must be made and the other side must have spoken HTTP/2."""
 
-_NO_PINGS_SECONDS: Final = 86_400.0
+# What a gRPC server takes by default (gRPC's "A8: client-side keepalive": five minutes), and a little more.
+_RARE_PING_SECONDS: Final = 310.0
 
 _log = get_logger(__name__)
 
@@ -74,7 +75,7 @@ class WorkerLink:
         return any(connection.usable for connection in self._connections)
 
     async def connect(self) -> bool:
-        """Makes sure that there is a connection; False when the worker refuses or does not speak HTTP/2."""
+        """Makes sure that there is a connection; False: the worker refuses, speaks no HTTP/2, or has left."""
         if not self.connected and not self._closing:
             # Whoever cancels the dial does not cancel us.
             await asyncio.wait([self._dialled()])
@@ -134,7 +135,7 @@ class WorkerLink:
         """The connection is gone."""
         if connection.pinged_too_often and self._pings:
             self._pings = False
-            _log.info("worker takes no PINGs that often: probes alone watch it from now on", worker=self.name)
+            _log.info("worker takes no PINGs that often", worker=self.name, every=f"{_RARE_PING_SECONDS:g} s")
         known = connection in self._connections
         if known:
             self._connections.remove(connection)
@@ -157,7 +158,7 @@ class WorkerLink:
             nonlocal connection
             connection = ClientConnection(
                 self,
-                ping_seconds=settings.ping_seconds if self._pings else _NO_PINGS_SECONDS,
+                ping_seconds=settings.ping_seconds if self._pings else _RARE_PING_SECONDS,
                 ping_timeout_seconds=settings.ping_timeout_seconds,
             )
             return connection

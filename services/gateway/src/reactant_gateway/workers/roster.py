@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, final
 
 from reactant_core.config.gateway import GatewayConfig
 from reactant_gateway.router import Router
@@ -12,6 +13,8 @@ from reactant_gateway.workers.discovery import Discovery
 from reactant_gateway.workers.endpoints import Endpoint, endpoints_of
 from reactant_gateway.workers.handle import WorkerHandle, open_handle
 from reactant_gateway.workers.pool import LinkSettings, WorkerLink
+
+_LOOK_SECONDS: Final = 3.0
 
 
 @final
@@ -63,13 +66,27 @@ class Roster:
         for link in self._links.values():
             link.settings = self._settings()
         wanted = {endpoint.name: endpoint for endpoint in endpoints_of(config)}
+        leaving = []
         for handle in self.handles:
             if wanted.get(handle.name) == handle.endpoint:
                 del wanted[handle.name]
-            else:
+            elif handle.name in wanted:
                 self._leave(handle)
+            else:
+                leaving.append(handle)
         for endpoint in wanted.values():
             self._join(endpoint)
+        if leaving:
+            self._spawn(self._leave_after_a_look(leaving))
+
+    async def _leave_after_a_look(self, handles: Sequence[WorkerHandle]) -> None:
+        """Lets workers go when those in their place have been looked at, so that no request finds nobody."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self.discovery.wait_looked()
+        for handle in handles:
+            if handle in self.handles:
+                self._leave(handle)
 
     async def close(self) -> None:
         """Closes every connection; what is in flight on them is lost."""
@@ -102,6 +119,9 @@ class Roster:
             await link.retire()
             await handle.close()
 
-        task = asyncio.get_running_loop().create_task(leave(), name=f"leave:{handle.name}")
+        self._spawn(leave())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
