@@ -83,7 +83,8 @@ async def calls(transport: Any, method: str, message: bytes) -> grpc.StatusCode:
                     pass
             except grpc.aio.AioRpcError:
                 pass
-            return await call.code()
+            code: grpc.StatusCode = await call.code()
+            return code
     finally:
         await server.stop(0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, final
 
@@ -79,7 +79,7 @@ class LeastOutstanding(Spread):
         return chosen
 
 
-SPREADS: Mapping[str, Callable[[], Spread]] = MappingProxyType(
+SPREADS: Mapping[str, type[Spread]] = MappingProxyType(
     {"round_robin": RoundRobin, "least_outstanding": LeastOutstanding}
 )
 """By the value of `scheduling.mode`."""

@@ -18,7 +18,7 @@ from reactant_core.config.gateway import GatewayConfig, load_gateway_config
 from reactant_core.lifecycle import Stop, run
 from reactant_core.net import BindError
 from reactant_gateway.gateway import Gateway
-from reactant_gateway.settings import Reload, refused
+from reactant_gateway.settings import Reload, refused, without_effect
 from reactant_gateway.sockets import asked_to_stay, hold_fd, listen
 
 EX_OK: Final = 0
@@ -101,4 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     refusals = refused(effective.value)
     for refusal in refusals:
         _log.error(refusal)
+    if not refusals:
+        for note in without_effect(effective):
+            _log.warning(note)
     return EX_CONFIG if refusals else run(partial(serve, effective))

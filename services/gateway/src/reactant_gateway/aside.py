@@ -62,5 +62,5 @@ class CollectorPause:
             yield
         finally:
             self._holders -= 1
-            if self._was_enabled:
+            if self._holders == 0 and self._was_enabled:
                 gc.enable()

@@ -21,7 +21,7 @@ from reactant_gateway.metrics import GatewayMetrics, Watched
 from reactant_gateway.node_page import NodePage
 from reactant_gateway.router import Router
 from reactant_gateway.scrape import Target
-from reactant_gateway.sockets import BACKLOG, Listening, address_of
+from reactant_gateway.sockets import BACKLOG, Listening, address_of, most_connections
 from reactant_gateway.workers.pool import LinkSettings, WorkerLink
 from reactant_gateway.workers.roster import Roster
 from reactant_policy.routing.spread import SPREADS
@@ -91,7 +91,7 @@ class Gateway:
         link = self._local_link = WorkerLink("local", address, settings, self._local_lost)
         if not await link.connect():
             raise OSError(f"the gateway's own server at {address} does not answer")
-        listener = self._listener = Listener(self._forwarder, link, self._local.services)
+        listener = self._listener = Listener(self._forwarder, link, self._local.services, most_connections())
         self._metrics.watch(self._watched(listener))
         await self._web.start()
         self._watching = asyncio.create_task(self._discovery.run(), name="discovery")

@@ -116,16 +116,12 @@ class GatewayMetrics:
         self._watched = watched
 
     def keep(self, *, models: Iterable[str], workers: Iterable[str]) -> None:
-        """What the routing table has now; whatever left loses its series.
+        """What the routing table has now; whatever left loses its series, its requests count as `NO_MODEL`.
 
         Call it whenever the table is swapped.
         """
         self._models = {name: self._models.get(name) or _Model() for name in models}
         self._workers = {name: self._workers.get(name) or _Histogram() for name in workers}
-
-    def forget(self, model: str) -> None:
-        """Drops the series of a model that left; requests still in flight count as `NO_MODEL`."""
-        self._models.pop(model, None)
 
     def finished(
         self, model: str, code: int, worker: str | None, seconds: float, worker_seconds: float | None

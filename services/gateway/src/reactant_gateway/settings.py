@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable
 from typing import final
 
-from reactant_core.config import ConfigError
+from reactant_core.config import ConfigError, Effective
+from reactant_core.config.effective import DEFAULT
 from reactant_core.config.gateway import GatewayConfig, load_gateway_config
 from reactant_core.config.gateway_reload import reloadable_changes, reloaded
 from reactant_core.logs import get_logger, set_level
@@ -31,6 +32,22 @@ def refused(config: GatewayConfig) -> list[str]:
     if config.registry is None and not config.endpoints:
         faults.append("no workers: list their addresses in endpoints or in REACTANT_GATEWAY_WORKERS")
     return faults
+
+
+def without_effect(effective: Effective[GatewayConfig]) -> list[str]:
+    """Settings someone made that have no effect as things are, a sentence each."""
+    mode = effective.value.scheduling.mode
+    unused = {
+        "scheduling.default_replicas": "it is for lpt_packing",
+        "startup_wait_seconds": "it is for lpt_packing",
+    }
+    if not SPREADS[mode].looks_at_load:
+        unused["scheduling.work_basis"] = f"{mode} does not look at work"
+    return [
+        f"{key} = {value} ({source}) has no effect: {unused[key]}"
+        for key, value, source in effective.entries()
+        if key in unused and source != DEFAULT
+    ]
 
 
 @final
@@ -58,6 +75,8 @@ class Reload:
         if refusals := refused(new.value):
             _log.error(f"reload refused, the configuration in force stays: {'; '.join(refusals)}")
             return
+        for note in without_effect(new):
+            _log.warning(note)
         live, restart = reloadable_changes(self._config, new.value)
         if restart:
             _log.warning("these changes need a restart", keys=", ".join(restart))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Final, final
 from reactant_core.config.gateway import HOLD_FD_VARIABLE, LISTEN_FDS_VARIABLE
 from reactant_core.net import format_address, listening_socket
 
+_RESERVED_DESCRIPTORS: Final = 256
 BACKLOG: Final = 4096
 """Connections the kernel keeps for us while we are busy or restarting."""
 
@@ -53,6 +55,12 @@ def listen(host: str, port: int, http_port: int, environ: Mapping[str, str]) -> 
         raise ValueError(
             f"{LISTEN_FDS_VARIABLE}={handed}: accepted is grpc=<fd>,http=<fd> of listening sockets ({error})"
         ) from error
+
+
+def most_connections() -> int:
+    """How many client connections leave descriptors for workers, scrapes and log files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(soft - _RESERVED_DESCRIPTORS, soft // 2)
 
 
 def hold_fd(environ: Mapping[str, str]) -> int | None:

@@ -195,7 +195,9 @@ async def test_what_the_socket_never_had_is_unsent() -> None:
         large, _ = ask(connection, bytes(5000))
         await eventually(lambda: worker.requests and worker.requests[0].ended)
         assert not connection.is_unsent(stream, marked_at_flush=marked)
-        assert connection.is_unsent(large, marked_at_flush=marked) == (connection.unwritten_bytes(large) > 0)
+        assert connection.is_unsent(large, marked_at_flush=marked) == (
+            connection._h2.queued_body_size(large) > 0
+        )
         worker.peer.abort()
         await owner.over.wait()
         assert not connection.is_unsent(stream, marked_at_flush=marked)

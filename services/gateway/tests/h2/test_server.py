@@ -193,7 +193,7 @@ async def test_bytes_may_come_one_by_one() -> None:
         assert tape.written.startswith(PREFACE)
         for byte in tape.written:
             server.data_received(bytes((byte,)))
-        await eventually(lambda: server.open_requests == 0)
+        await eventually(lambda: not server._streams)
         await asyncio.sleep(0)
         for byte in back.written:
             client.data_received(bytes((byte,)))

@@ -11,7 +11,7 @@ from reactant_core.progress import Progress, parse_readyz
 DRAINED = "drained"
 """What a gateway calls itself when it has answered all it accepted and waits to be let go."""
 
-_ANSWER_LIMIT_BYTES = 256 * 1024
+_ANSWER_LIMIT_BYTES = 4 * 1024 * 1024
 _ASK_SECONDS = 2.0
 _DRAIN_LOOK_SECONDS = 0.05
 

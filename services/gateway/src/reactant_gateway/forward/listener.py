@@ -58,9 +58,13 @@ class Listener:
         forwarder: what exchanges share.
         local: the connection to the server on the private socket.
         services: full names of the services that answer there.
+        most: client connections at a time; further ones are closed.
     """
 
-    def __init__(self, forwarder: Forwarder, local: WorkerLink, services: Iterable[str]) -> None:
+    def __init__(
+        self, forwarder: Forwarder, local: WorkerLink, services: Iterable[str], most: int = 1_000_000
+    ) -> None:
+        self._most = most
         self._fw = forwarder
         self._services = frozenset(service.encode("ascii") for service in services)
         self._local = local
@@ -101,6 +105,10 @@ class Listener:
 
     def connected(self, connection: ServerConnection) -> None:
         """A client has connected."""
+        if len(self._connections) >= self._most:
+            # Descriptors are left for workers, for health and for those that are here.
+            connection.abort()
+            return
         self._connections.add(connection)
         if self._fw.draining:
             connection.open = False

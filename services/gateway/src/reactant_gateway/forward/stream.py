@@ -206,8 +206,9 @@ class StreamExchange:
             answer = grpc.framed(place.message())
             self._unwritten += len(answer)
             self._sent_bytes += len(answer)
-            if place.left is not None:
-                self._leaving.append((self._sent_bytes, place.left))
+            left, place.left = place.left, None
+            if left is not None:
+                self._leaving.append((self._sent_bytes, left))
             self._down.send_data(self._stream, answer, False)
             self._down.owe(self._stream, self, 0, len(answer))
         if self._over or self._places:

@@ -157,10 +157,6 @@ class Connection(asyncio.Protocol, ABC):
                 return
             self.mark()
 
-    def unwritten_bytes(self, stream: int) -> int:
-        """Bytes of a body that flow control or the transport still hold back here."""
-        return self._h2.queued_body_size(stream)
-
     def mark(self) -> None:
         """Schedules a flush at the end of this turn of the event loop."""
         if not self._dirty:

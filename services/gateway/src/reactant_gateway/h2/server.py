@@ -132,15 +132,12 @@ class ServerConnection(Connection):
         if self.closed:
             left()
             return
+        if not self._leaving:
+            self._taken_at = self._loop.time()
         self._leaving[stream] = left
         if not request_ended:
             self._cut.append(stream)
         self.mark()
-
-    @property
-    def open_requests(self) -> int:
-        """Requests not yet answered."""
-        return len(self._streams)
 
     def drain(self) -> None:
         """Tells the client to send new requests elsewhere; closes when the last answer is written.

@@ -84,8 +84,10 @@ class Roster:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_SECONDS):
                 await self.discovery.wait_looked()
+        # The configuration may have come back to them meanwhile.
+        listed = {endpoint.name for endpoint in endpoints_of(self._config)}
         for handle in handles:
-            if handle in self.handles:
+            if handle in self.handles and handle.name not in listed:
                 self._leave(handle)
 
     async def close(self) -> None:

@@ -92,6 +92,7 @@ class WorkerWatch:
     def set_times(self, *, probe_seconds: float, timeout_seconds: float) -> None:
         """Other times from the next probe on."""
         self._probe_seconds, self._timeout_seconds = probe_seconds, timeout_seconds
+        self._wake.set()
 
     def lost(self, reason: str) -> None:
         """Takes the worker out of service now; a probe soon brings it back."""

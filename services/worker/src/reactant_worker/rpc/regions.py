@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from reactant_core.errors import AlreadyExists, InvalidArgument
+from reactant_core.errors import AlreadyExists, InvalidArgument, ResourceExhausted
 from reactant_core.kserve.shm import SHM, open_shared
 from reactant_core.kserve.surface import unknown_region
 from reactant_proto import inference_pb2 as pb
@@ -21,6 +21,8 @@ from reactant_proto import inference_pb2 as pb
 REGION: Final = "shared_memory_region"
 BYTE_SIZE: Final = "shared_memory_byte_size"
 OFFSET: Final = "shared_memory_offset"
+MAX_REGIONS: Final = 4096
+"""Each holds a file descriptor."""
 _OWN_PREFIX: Final = "reactant-"
 _INTEGERS: Final = ("int64_param", "uint64_param")
 
@@ -117,6 +119,8 @@ class Regions:
             raise InvalidArgument("a shared-memory region needs a name")
         if name in self._regions:
             raise AlreadyExists(f"shared-memory region '{name}' is already registered")
+        if len(self._regions) >= MAX_REGIONS:
+            raise ResourceExhausted(f"{MAX_REGIONS} shared-memory regions are registered, no more are taken")
         if key.removeprefix("/").startswith(_OWN_PREFIX):
             raise InvalidArgument(
                 f"shared-memory region '{name}': keys '{_OWN_PREFIX}*' are the server's own"
