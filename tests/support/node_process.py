@@ -13,11 +13,10 @@ from typing import Any, final
 
 from tests.support import metrics
 from tests.support.metrics import Page
-from tests.support.node_ports import free_range
 from tests.support.process import HOST, READY_SECONDS, HttpAnswer, ServerProcess
 
 from reactant_core.rpc import create_sync_channel
-from reactant_core.testing import eventually_sync
+from reactant_core.testing import eventually_sync, free_range
 from reactant_proto import supervisor_pb2 as spb
 from reactant_proto import supervisor_pb2_grpc
 

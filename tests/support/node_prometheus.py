@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from tests.support.node_ports import free_range
 from tests.support.process import HOST, http_get
 
-from reactant_core.testing import eventually_sync
+from reactant_core.testing import eventually_sync, free_range
 
 
 @final
