@@ -192,7 +192,7 @@ async def test_bytes_may_come_one_by_one() -> None:
         server.connection_made(back)
         assert tape.written.startswith(PREFACE)
         for byte in tape.written:
-            server.data_received(bytes((byte,)))
+            server.received(bytes((byte,)))
         await eventually(lambda: not server._streams)
         await asyncio.sleep(0)
         for byte in back.written:
@@ -251,12 +251,12 @@ async def test_what_is_taken_for_a_client_that_has_erred_harms_nobody() -> None:
         assert rig.listener is not None
         server = rig.listener.new_connection()
         server.connection_made(Tape())
-        server.data_received(bytes(tape.written))
+        server.received(bytes(tape.written))
         await eventually(lambda: worker.requests and len(worker.requests[0].body) == 10_000)
         kept = good.call(infer(size=1000))
         await eventually(lambda: len(worker.requests) == 2)
         # It is sent away, and its transport lingers.
-        server.data_received(frame(0, 0, 0, b"x"))
+        server.received(frame(0, 0, 0, b"x"))
         worker.peer.acknowledge(worker.requests[0], 10_000)
         await eventually(lambda: len(worker.requests[0].body) > 15_000)
         echo(worker.peer, worker.requests[1])

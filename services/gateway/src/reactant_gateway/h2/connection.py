@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast, final
 
 import ngh2
 
@@ -18,6 +18,9 @@ STREAM_WINDOW_BYTES: Final = 256 * 1024
 CONNECTION_WINDOW_BYTES: Final = 2**31 - 1
 
 _FLUSH_BYTES: Final = 256 * 1024
+# What a read gives is taken before anything else is read, by this connection or another: one will do.
+_READ: Final = bytearray(256 * 1024)
+_READ_VIEW: Final = memoryview(_READ)
 _WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
 
 
@@ -28,7 +31,19 @@ class Acknowledges(Protocol):
         """So many bytes of `stream` have been taken."""
 
 
-class Connection(asyncio.Protocol, ABC):
+@final
+class _Owed:
+    """Bytes passed on, not yet taken from us, and whom to acknowledge them to."""
+
+    __slots__ = ("peer", "size", "stream")
+
+    def __init__(self, peer: Acknowledges, stream: int, size: int) -> None:
+        self.peer = peer
+        self.stream = stream
+        self.size = size
+
+
+class Connection(asyncio.BufferedProtocol, ABC):
     """One connection on the event loop; frames in, calls of the role's handlers out.
 
     Nothing is written at once: what a turn of the event loop produces goes out together in `flush`, and
@@ -47,8 +62,8 @@ class Connection(asyncio.Protocol, ABC):
         self._transport: asyncio.Transport | None = None
         self._dirty = False
         self._paused = False
-        # Local stream -> (peer connection, its stream, bytes passed on and not yet taken from us).
-        self._owed: dict[int, tuple[Acknowledges, int, int]] = {}
+        # By local stream.
+        self._owed: dict[int, _Owed] = {}
         self._on: dict[type[ngh2.Event], Any] = {}
         self._closing = False
         # Why we ended it.
@@ -66,7 +81,14 @@ class Connection(asyncio.Protocol, ABC):
         self._h2.set_local_window_size(CONNECTION_WINDOW_BYTES)
         self.flush()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return _READ
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received(_READ_VIEW[:nbytes])
+
+    def received(self, data: bytes | memoryview) -> None:
+        """Takes what came, and keeps nothing of `data` itself."""
         h2 = self._h2
         try:
             h2.receive_data(data)
@@ -95,8 +117,8 @@ class Connection(asyncio.Protocol, ABC):
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closed = True
         owed, self._owed = self._owed, {}
-        for peer, stream, size in owed.values():
-            peer.acknowledge(stream, size)
+        for one in owed.values():
+            one.peer.acknowledge(one.stream, one.size)
         if self._fault is not None:
             reason = self._fault
         else:
@@ -125,17 +147,19 @@ class Connection(asyncio.Protocol, ABC):
 
     def owe(self, stream: int, peer: Acknowledges, peer_stream: int, size: int) -> None:
         """Has `size` bytes acknowledged to `peer` once those queued on `stream` have been written."""
-        before = self._owed.get(stream)
-        if self.closed:
+        owed = self._owed.get(stream)
+        if owed is not None:
+            owed.size += size
+        elif self.closed:
             peer.acknowledge(peer_stream, size)
         else:
-            self._owed[stream] = (peer, peer_stream, size if before is None else before[2] + size)
+            self._owed[stream] = _Owed(peer, peer_stream, size)
 
     def forget(self, stream: int) -> None:
         """Acknowledges what is owed for `stream` at once: nobody will write it any more."""
         owed = self._owed.pop(stream, None)
         if owed is not None:
-            owed[0].acknowledge(owed[1], owed[2])
+            owed.peer.acknowledge(owed.stream, owed.size)
 
     def acknowledge(self, stream: int, size: int) -> None:
         """Gives the peer its window back. Needed for every received byte, also of a stream that is gone."""
@@ -229,14 +253,13 @@ class Connection(asyncio.Protocol, ABC):
     def _settle(self) -> None:
         queued = self._h2.queued_body_size
         if not self._paused and not queued():
-            owed, self._owed = self._owed, {}
-            for peer, stream, size in owed.values():
-                peer.acknowledge(stream, size)
+            all_owed, self._owed = self._owed, {}
+            for owed in all_owed.values():
+                owed.peer.acknowledge(owed.stream, owed.size)
             return
-        for local, (peer, stream, size) in list(self._owed.items()):
-            left = min(size, queued(local))
+        for local, owed in list(self._owed.items()):
+            left = min(owed.size, queued(local))
+            taken, owed.size = owed.size - left, left
             if left == 0:
                 del self._owed[local]
-            elif left < size:
-                self._owed[local] = (peer, stream, left)
-            peer.acknowledge(stream, size - left)
+            owed.peer.acknowledge(owed.stream, taken)

@@ -107,9 +107,9 @@ class ServerConnection(Connection):
         super().connection_made(transport)
         self._acceptor.connected(self)
 
-    def data_received(self, data: bytes) -> None:
+    def received(self, data: bytes | memoryview) -> None:
         self._last_heard = self._loop.time()
-        super().data_received(data)
+        super().received(data)
 
     # --- for handlers ----------------------------------------------------------------------------------
 
