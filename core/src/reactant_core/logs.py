@@ -26,11 +26,12 @@ LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 # Libraries whose INFO is about themselves, not about the service.
 _QUIET: Final = ("asyncio", "jax", "uvicorn", "watchfiles")
 
-# What a gRPC server says, with a traceback, of bytes that are no message: anyone could fill the log with it.
+# What a gRPC server says, with a traceback, of bytes that are no message or no metadata: anyone could fill
+# the log with it.
 _NOT_A_MESSAGE: Final = {
-    "grpc._cython.cygrpc": "Unexpected [DecodeError] raised by servicer method",
-    "grpc._common": "Exception deserializing message!",
-    "pygrpc_native._server": "Exception deserializing request!",
+    "grpc._cython.cygrpc": ("Unexpected [DecodeError] raised by servicer method", "Invalid encoding on "),
+    "grpc._common": ("Exception deserializing message!",),
+    "pygrpc_native._server": ("Exception deserializing request!",),
 }
 
 _FIRST_KEYS: Final = ("timestamp", "level", "event", "logger")
@@ -102,7 +103,7 @@ def configure_logs(
 
 
 def _not_of_garbage(record: logging.LogRecord) -> bool:
-    """False for a client's bytes that are no message; it has been told. A handler's own exceptions stay."""
+    """False for a client's bytes that are no message. A handler's own exceptions stay."""
     return not (
         record.getMessage().startswith(_NOT_A_MESSAGE[record.name])
         and record.exc_info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -19,6 +20,17 @@ from reactant_core.testing import async_test
 
 GARBAGE = b"\xff"
 SERVICE = "test.Garbage"
+# HTTP/2 preface, SETTINGS, HEADERS of a POST of `/a/b` with `x-a: 80 FF`, DATA with an empty message.
+_BLOCK = (
+    b"\x83\x86\x04\x04/a/b\x01\x01a\x0f\x10\x10application/grpc\x00\x02te\x08trailers\x00\x03x-a\x02\x80\xff"
+)
+ODD_METADATA = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+    + len(_BLOCK).to_bytes(3, "big")
+    + b"\x01\x04\x00\x00\x00\x01"
+    + _BLOCK
+    + b"\x00\x00\x05\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00"
+)
 
 
 @pytest.fixture
@@ -96,6 +108,33 @@ async def test_a_request_that_is_no_message_leaves_no_line(
     stream: io.StringIO, transport: str, method: str
 ) -> None:
     assert await calls(transport, method, GARBAGE) in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+    assert stream.getvalue() == ""
+
+
+@async_test
+async def test_metadata_that_is_no_text_leaves_no_line(stream: io.StringIO) -> None:
+    seen = asyncio.Event()
+
+    async def noting(request: HealthCheckRequest, context: Any) -> HealthCheckRequest:
+        context.invocation_metadata()
+        seen.set()
+        return request
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        noting, HealthCheckRequest.FromString, HealthCheckRequest.SerializeToString
+    )
+    server = create_server(transport="grpcio")
+    server.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a", {"b": handler}),))
+    port = server.bind("127.0.0.1", 0)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(ODD_METADATA)
+    async with asyncio.timeout(5):
+        await seen.wait()
+        await reader.read(1)
+    writer.close()
+    await writer.wait_closed()
+    await server.stop(0)
     assert stream.getvalue() == ""
 
 
