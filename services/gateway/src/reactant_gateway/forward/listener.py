@@ -133,7 +133,7 @@ class Listener:
             extra = (grpc.NOT_STARTED,) if code in _NOT_STARTED else ()
             status = grpc.status_headers(code, why, extra)
             connection.send_response(stream, grpc.RESPONSE_HEADERS + status, True)
-            connection.finish(stream, ended, _nothing)
+            connection.finish(stream, ended)
             return None
         answering = self._answering(connection, stream, call, ended)
         if ended and call.path in _INFERENCE:
@@ -222,7 +222,3 @@ def _read(headers: Headers) -> _Call:
     kept.append(grpc.HOP)
     service = path.split(b"/")[1] if path.count(b"/") == 2 and path.isascii() else b""
     return _Call(headers, path, service, tuple(kept), encoding, timeout, refusal)
-
-
-def _nothing() -> None:
-    pass

@@ -229,7 +229,7 @@ class StreamExchange:
             self._down.send_trailers(self._stream, status)
         else:
             self._down.send_response(self._stream, grpc.RESPONSE_HEADERS + status, True)
-        self._down.finish(self._stream, self._ended, _nothing)
+        self._down.finish(self._stream, self._ended)
         self._end()
 
     def _expired(self) -> None:
@@ -336,10 +336,6 @@ class _Place:
 
     def acknowledge(self, stream: int, size: int) -> None:
         self._down.acknowledge(self._down_stream, size)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _varint(value: int) -> bytes:

@@ -40,6 +40,10 @@ _SETTINGS: Final[dict[int, int]] = {
 }
 
 
+def _nothing() -> None:
+    pass
+
+
 class ServerStream(Protocol):
     """What answers one request."""
 
@@ -123,7 +127,7 @@ class ServerConnection(Connection):
             self._dirty = True
             self._loop.call_soon(self.flush)
 
-    def finish(self, stream: int, request_ended: bool, left: Callable[[], None]) -> None:
+    def finish(self, stream: int, request_ended: bool, left: Callable[[], None] = _nothing) -> None:
         """The response is complete. What the client still sends is stopped once the response is written.
 
         `left` is called when the response has been handed to the transport, or never can be.
