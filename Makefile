@@ -39,6 +39,10 @@ demo: setup ## Ask the running server to rank sentences by similarity
 bench: setup ## Measure what this machine allows, against the peers it has
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
+.PHONY: compiled
+compiled: setup ## Compile the gateway's data plane to C; prints the folder to put on PYTHONPATH
+	@$(BIN)/python -m tools.compile_gateway
+
 # --- test -------------------------------------------------------------------------------------------
 .PHONY: test
 test: setup ## Run the tests (ARGS="-k word -x" is handed to pytest)

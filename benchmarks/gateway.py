@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
+from tools import compile_gateway
+
 from benchmarks import h2load, processes, proxies
 from benchmarks.no_op_worker import MODEL
 from benchmarks.proxies import Proxy
@@ -59,6 +61,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Rows, one per round, body, concurrency and proxy."""
     first, *others = sorted(os.sched_getaffinity(0))
     cores = Cores({first}, set(others))
+    package = None if compile_gateway.missing() else compile_gateway.compiled()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name, processes.on_cores(cores.others):
         folder = Path(name)
@@ -69,7 +72,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         for number in range(options.rounds):
             with workers() as ports, ExitStack() as stack:
                 pair = [
-                    _started(stack, cores, partial(proxies.gateway, ports)),
+                    _started(stack, cores, partial(proxies.gateway, ports, package)),
                     _started(stack, cores, partial(proxies.nginx, ports, folder / f"nginx{number}")),
                 ]
                 for body, path in bodies.items():
@@ -97,6 +100,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
                                     "added_p50_us": None if added is None else round(added * 1e6, 1),
                                     "proxy_core": first,
                                     "other_cores": len(others),
+                                    "compiled": package is not None,
                                 }
                             )
     return rows

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         with (
             gateway.workers() as ports,
             processes.on_cores({first}),
-            proxies.gateway(ports, launcher) as proxy,
+            proxies.gateway(ports, launcher=launcher) as proxy,
         ):
             os.sched_setaffinity(0, set(others) or {first})
             load = h2load.run(

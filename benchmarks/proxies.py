@@ -88,8 +88,13 @@ def nginx_missing() -> bool:
 
 
 @contextmanager
-def gateway(workers: Sequence[int], launcher: Sequence[str] = ()) -> Iterator[Proxy]:
-    """A gateway with its defaults, prefixed with `launcher` (a profiler)."""
+def gateway(
+    workers: Sequence[int], package: Path | None = None, launcher: Sequence[str] = ()
+) -> Iterator[Proxy]:
+    """A gateway with its defaults: the checkout's, or the compiled one in the folder `package`.
+
+    `launcher` goes before the command (a profiler).
+    """
     port, http_port = processes.free_port(), processes.free_port()
     environment = os.environ | {
         "REACTANT_GATEWAY_WORKERS": ",".join(f"127.0.0.1:{worker}" for worker in workers),
@@ -99,6 +104,9 @@ def gateway(workers: Sequence[int], launcher: Sequence[str] = ()) -> Iterator[Pr
         "REACTANT_GATEWAY_LOGGING_LEVEL": "warning",
         "REACTANT_GATEWAY_LAMEDUCK_SECONDS": "0",
     }
+    if package is not None:
+        before = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{package}{os.pathsep}{before}" if before else str(package)
     with processes.started(
         "the gateway",
         [*launcher, *([] if launcher else [sys.executable]), "-m", "reactant_gateway"],

@@ -7,6 +7,7 @@ import socket
 import struct
 from collections import Counter, deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, final
@@ -187,7 +188,9 @@ async def _ended(transport: asyncio.Transport, reader: _Reader, rng: Random) -> 
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         transport.abort()
     elif kind == "half-closed":
-        transport.write_eof()
+        # The server may have reset it a moment ago, and its loop has not said so yet.
+        with suppress(OSError):
+            transport.write_eof()
         await reader.end(_CLOSE_SECONDS)
         if not reader.closed:
             return "half-closed, and the server held on"

@@ -76,7 +76,7 @@ class Exchange:
     __slots__ = (
         "_begun", "_counted", "_deadline", "_dialling", "_done", "_down", "_encoding", "_ended", "_full",
         "_fw", "_head", "_headers", "_holders", "_idempotent", "_kept", "_kept_bytes", "_length", "_link",
-        "_look_at", "_loop", "_lost", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received",
+        "_look_at", "_lost", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received",
         "_route", "_sent_at", "_started", "_stream", "_timer", "_tried", "_unacknowledged", "_up",
         "_up_stream", "_waiting", "_waits", "_work", "_worker", "_worker_seconds", "model", "request_id",
     )  # fmt: skip
@@ -99,12 +99,11 @@ class Exchange:
         self._encoding = encoding
         self._counted = counted
         self._started = perf_counter()
-        self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
         if timeout is not None:
             self._deadline = self._started + timeout
-            self._timer = self._loop.call_later(timeout, self._expired)
+            self._timer = forwarder.loop.call_later(timeout, self._expired)
         # The request as far as it has come; None once it cannot be sent again.
         self._kept: list[bytes] | None = []
         self._kept_bytes = 0
@@ -369,7 +368,7 @@ class Exchange:
         # A worker that has had it counts, also when the table does not list it any more.
         self._idempotent = self._idempotent and route.idempotent
         self._opened_at_flush = self._marked_at_flush = up.flushes
-        self._opened_at = self._loop.time()
+        self._opened_at = fw.loop.time()
         self._sent_at = perf_counter()
         self._link = link
         link.in_flight += 1

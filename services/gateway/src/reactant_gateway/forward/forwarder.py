@@ -60,6 +60,7 @@ class Forwarder:
         suspect: told of a worker that refused a request which the table sent there.
 
     Attributes:
+        loop: the event loop it was made on.
         draining: nothing new is taken.
         in_flight: requests admitted and not answered.
         streams: streaming calls in progress.
@@ -77,6 +78,8 @@ class Forwarder:
         holders: Callable[[str], frozenset[str]],
         suspect: Callable[[str], None] = _nothing,
     ) -> None:
+        # Asking asyncio for the running loop costs a system call on Python 3.11.
+        self.loop = asyncio.get_running_loop()
         self.router = router
         self.links = links
         self.limits = limits
@@ -125,6 +128,6 @@ class Forwarder:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs `work` in the background; it answers for its own faults."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
