@@ -39,6 +39,10 @@ demo: setup ## Ask the running server to rank sentences by similarity
 bench: setup ## Measure what this machine allows, against the peers it has
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
+.PHONY: bench-peers
+bench-peers: setup ## Install the servers that the worker is measured against, into .cache/peers
+	@$(BIN)/python -m benchmarks.peers.environments
+
 .PHONY: compiled
 compiled: setup ## Compile the gateway's data plane to C; prints the folder to put on PYTHONPATH
 	@$(BIN)/python -m tools.compile_gateway

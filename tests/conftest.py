@@ -23,6 +23,7 @@ from tests.support.settings import (  # noqa: E402
     EXPECTED_ERRORS,
     GATEWAY,
     HOOK_THREADS,
+    INTERNAL_MODELS,
     REPLICAS,
     SERVERS,
     SHARED_MODELS,
@@ -86,7 +87,7 @@ def _server(
             [fixtures],
             log=workspace / f"{unique(server_kind)}.log",
             cache=cache,
-            include=SHARED_MODELS,
+            include=(*SHARED_MODELS, *INTERNAL_MODELS),
             environ={
                 **hook_log.environ,
                 "INFERENCE_SERVER_ENDPOINTS_TRANSPORT": transport,

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from reactant_proto import inference_pb2, inference_pb2_grpc
+from reactant_proto import control_pb2, control_pb2_grpc, inference_pb2, inference_pb2_grpc
 
 MODELS: dict[str, list[tuple[str, str, list[int]]]] = {
     "echo": [("X", "FP32", [-1, 4])],
@@ -77,13 +77,63 @@ class FakeServer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         return answer
 
 
+@dataclass
+class FakeControl(control_pb2_grpc.ControlServiceServicer):
+    """Keeps what it is told; a model it does not have is NOT_FOUND."""
+
+    status: control_pb2.ModelControlStatusResponse = field(
+        default_factory=control_pb2.ModelControlStatusResponse
+    )
+    compaction: control_pb2.CompactMemoryResponse = field(default_factory=control_pb2.CompactMemoryResponse)
+    told: list[Any] = field(default_factory=list)
+    fail_with: tuple[grpc.StatusCode, str] | None = None
+
+    def ModelControlStatus(self, request: Any, context: Any) -> Any:
+        return self.status
+
+    def SetModelPolicy(self, request: Any, context: Any) -> Any:
+        self._tell(request, context)
+        return control_pb2.SetModelPolicyResponse()
+
+    def SetModelResidency(self, request: Any, context: Any) -> Any:
+        self._tell(request, context)
+        return control_pb2.SetModelResidencyResponse()
+
+    def CompactMemory(self, request: Any, context: Any) -> Any:
+        return self.compaction
+
+    def _tell(self, request: Any, context: Any) -> None:
+        if self.fail_with is not None:
+            context.abort(*self.fail_with)
+        if request.model not in MODELS:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"model '{request.model}' is not found")
+        self.told.append(request)
+
+
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    """A fake server on a free port; `server.url` is its address."""
-    fake = FakeServer()
+    """A fake server on a free port; `server.url` is its address. It has no ControlService."""
+    yield from _serve(FakeServer(), None)
+
+
+@pytest.fixture
+def control() -> FakeControl:
+    """What the ControlService of `worker` says and is told."""
+    return FakeControl()
+
+
+@pytest.fixture
+def worker(control: FakeControl) -> Iterator[FakeServer]:
+    """A fake server that has a ControlService."""
+    yield from _serve(FakeServer(), control)
+
+
+def _serve(fake: FakeServer, control: FakeControl | None) -> Iterator[FakeServer]:
     with ThreadPoolExecutor(4) as pool:
         grpc_server = grpc.server(pool)
         inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, grpc_server)
+        if control is not None:
+            control_pb2_grpc.add_ControlServiceServicer_to_server(control, grpc_server)
         fake.url = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
         grpc_server.start()
         yield fake

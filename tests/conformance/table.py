@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.rows import batches, contents, hooks, inputs, names, outputs, parameters
+from tests.conformance.rows import batches, contents, hooks, inputs, metas, names, outputs, parameters
 
 TABLE = (
     *names.ROWS,
@@ -12,4 +12,5 @@ TABLE = (
     *outputs.ROWS,
     *parameters.ROWS,
     *hooks.ROWS,
+    *metas.ROWS,
 )

@@ -14,7 +14,7 @@ from tests.support.client import replies
 from tests.support.hooklog import HookLog
 from tests.support.messages import echo, slow
 from tests.support.metrics import Page
-from tests.support.settings import SHARED_MODELS
+from tests.support.settings import INTERNAL_MODELS, SHARED_MODELS
 from tests.support.target import Target
 
 from reactant_core.testing import eventually_sync
@@ -65,11 +65,12 @@ def test_the_page_has_the_documented_families(target: Target) -> None:
 def test_the_page_describes_the_models(target: Target) -> None:
     page = target.page()
 
-    assert page.value("worker_models_loaded") == len(SHARED_MODELS) * target.replicas
-    assert page.value("worker_startup_models", state="ready") == len(SHARED_MODELS) * target.replicas
+    loaded = {*SHARED_MODELS, *INTERNAL_MODELS}
+    assert page.value("worker_models_loaded") == len(loaded) * target.replicas
+    assert page.value("worker_startup_models", state="ready") == len(loaded) * target.replicas
     assert page.value("worker_model_max_batch_size", model="echo") == 4 * target.replicas
     assert page.value("worker_model_weight_bytes", model="columns") == 12 * target.replicas
-    assert page.labels("model", "worker_queue_depth") == set(SHARED_MODELS)
+    assert page.labels("model", "worker_queue_depth") == loaded
     transport = "native" if target.behind_gateway else target.name.removeprefix("worker-")
     assert page.labels("transport", "worker_info") == {transport}
 

@@ -21,20 +21,25 @@ from tests.support.node_process import free_ports
 from tests.support.process import HOST, ServerProcess
 
 from reactant_core.testing import eventually_sync
+from reactant_examples.digits.data import split_digits
+from reactant_examples.digits.pages import draw_page
 
 ROOT = Path(__file__).resolve().parents[2]
-REFERENCE = ROOT / "examples" / "tests" / "data" / "minilm_reference.json"
+DATA = ROOT / "examples" / "tests" / "data"
+REFERENCE = DATA / "minilm_reference.json"
+SEARCH_SETS = DATA / "search_sets.json"
 TOLERANCE = 2e-5
 START_SECONDS = 300.0
 WORKERS = ("worker0", "worker1")
-MODELS = 2
+MODELS = 5
+PAGES = 20
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both demo bundles, built as `make run` builds them."""
+    """All demo bundles, built as `make run` builds them."""
     folder = tmp_path_factory.mktemp("demo") / "bundles"
     built = subprocess.run(
         [sys.executable, "-m", "reactant_examples.build", "--out", str(folder)],
@@ -182,6 +187,76 @@ def test_digits_gives_probabilities(client: Any) -> None:
     assert found.shape == (5, 10)
     assert (found >= 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+
+
+def search(client: Any, query: str, passages: list[str]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Order INT32 [p] and scores FP32 [p], by meta `search`."""
+    tensors = []
+    for name, texts in (("query", [query]), ("passages", passages)):
+        elements = np.empty(len(texts), np.object_)
+        elements[:] = [text.encode() for text in texts]
+        given = triton.InferInput(name, [len(texts)], "BYTES")
+        given.set_data_from_numpy(elements)
+        tensors.append(given)
+    result = client.infer("search", tensors, client_timeout=60)
+    return result.as_numpy("order"), result.as_numpy("scores")
+
+
+def test_search_has_the_right_passage_first(client: Any) -> None:
+    """For ten queries, each with passages that share words with it and are about something else."""
+    sets = json.loads(SEARCH_SETS.read_text(encoding="utf-8"))["sets"]
+    assert len(sets) == 10
+    for one in sets:
+        order, scores = search(client, one["query"], one["passages"])
+        assert order[0] == one["right"], one["query"]
+        vectors = embed(client, one["query"].encode(), *(text.encode() for text in one["passages"]))
+        np.testing.assert_allclose(scores, (vectors[1:] @ vectors[0])[order], atol=TOLERANCE)
+
+
+def test_search_takes_more_passages_than_minilm_at_a_time(client: Any) -> None:
+    passages = [f"the passage about number {index}" for index in range(100)]
+    order, scores = search(client, passages[77], passages)
+    assert order[0] == 77
+    assert sorted(order) == list(range(100))
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_pages_are_read_by_two_models_of_which_one_is_hidden(client: Any) -> None:
+    """As many crops as there are digits; `digits` alone reads 98 % of them right."""
+    _, held_out = split_digits()
+    right = total = 0
+    for seed in range(PAGES):
+        page = draw_page(held_out, seed % 10, seed)
+        given = triton.InferInput("page", list(page.image.shape), "FP32")
+        given.set_data_from_numpy(page.image)
+        result = client.infer("page_reader", [given], client_timeout=60)
+        digits, corners = result.as_numpy("digit"), result.as_numpy("corner")
+        assert len(digits) == len(page.labels)
+        for corner, label in zip(page.corners, page.labels, strict=True):
+            near = np.abs(corners - corner).max(axis=1) <= 1
+            assert near.sum() == 1
+            right += int(digits[near.argmax()] == label)
+            total += 1
+    assert right / total >= 0.9
+
+    assert "digit_finder" not in {model.name for model in client.get_model_repository_index().models}
+    with pytest.raises(triton.InferenceServerException) as hidden:
+        client.get_model_metadata("digit_finder")
+    assert hidden.value.status() == "StatusCode.NOT_FOUND"
+
+
+def test_the_demo_shows_every_model(first_start: tuple[ServerProcess, float]) -> None:
+    process, _ = first_start
+    shown = subprocess.run(
+        [sys.executable, "-m", "reactant_examples.demo", "--url", process.address],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert shown.returncode == 0, shown.stderr
+    for name in ("minilm", "search", "digits", "page_reader"):
+        assert f"\n{name}" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
 
 
 def test_a_second_start_compiles_nothing_and_is_faster(

@@ -101,10 +101,14 @@ def test_sighup_reads_the_file_again_and_never_ends_the_worker(
     file.write_text("global: {log_level: loud}\n")
     with asked_again(process):
         eventually_sync(lambda: says(process, "configuration refused, the old one stays"))
-    file.write_text("global: {log_level: debug, hook_threads: 3}\nworkers: [{name: w}]\n")
+    changed = "{log_level: debug, hook_threads: 3, scheduler: {models: {echo: {weight: 3}}}}"
+    file.write_text(f"global: {changed}\nworkers: [{{name: w}}]\n")
     with asked_again(process):
         eventually_sync(lambda: says(process, "changed, but only a restart applies it"))
 
     with Client(process.address) as client:
         client.infer(echo()).ok()
+        control = control_pb2_grpc.ControlServiceStub(client.channel)
+        (model,) = control.ModelControlStatus(control_pb2.ModelControlStatusRequest(), timeout=10).models
+        assert model.weight == 3.0
     assert process.stop() == 0

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax import lax
+from tests.support.settings import ODD_NAMES, VIA
 
 from reactant_core.bundle.dtypes import BY_KSERVE
-from reactant_export import TensorDecl, export_jax
+from reactant_export import TensorDecl, export_jax, export_meta
 
 HOOKS = Path(__file__).with_name("hooks")
 LARGEST = 4
@@ -43,6 +44,7 @@ class Fixture:
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None
     input_shapes: Sequence[Mapping[str, int]] = ()
     idempotent: bool | None = None
+    internal: bool = False
 
     def write(self, path: Path) -> None:
         """Writes the bundle `path`, which must not exist."""
@@ -59,7 +61,23 @@ class Fixture:
             verify=False,
             input_shapes=self.input_shapes,
             idempotent=self.idempotent,
+            internal=self.internal,
         )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What `export_meta` needs to write one bundle."""
+
+    hooks: str
+    inputs: Sequence[TensorDecl]
+    outputs: Sequence[TensorDecl]
+    calls: Sequence[str] = ()
+
+    def write(self, path: Path) -> None:
+        """Writes the bundle `path`, which must not exist."""
+        export_meta(HOOKS / self.hooks, self.inputs, self.outputs, calls=self.calls, path=path)
 
 
 def _decl(name: str, dtype: str, shape: str = "nk", **dims: int) -> TensorDecl:
@@ -116,7 +134,22 @@ def _hooked(hooks: str) -> Fixture:
     return _echo("f32", 4, hooks=hooks)
 
 
-FIXTURES: Mapping[str, Fixture] = {
+def _version(number: int) -> Fixture:
+    """A bundle each of whose parts says which version it is of; see tests/support/versions.py."""
+    ones = [_decl(name, "f32", k=1) for name in ("weights", "program")]
+    return Fixture(
+        lambda x, w: {"weights": x["X"] * 0 + w["number"], "program": x["X"] * 0 + float(number)},
+        [_decl("X", "f32", k=1)],
+        ones,
+        client_outputs=[*ones, _decl("hooks", "f32", k=1), _decl("asset", "f32", k=1)],
+        hooks="version.py",
+        weights={"number": np.array([number], np.float32)},
+    )
+
+
+_MODELS: Mapping[str, Fixture] = {
+    "version_1": _version(1),
+    "version_2": _version(2),
     "echo": _echo("f32", 4),
     "echo_f16": _echo("f16", 2),
     "echo_bf16": _echo("bf16", 2),
@@ -196,6 +229,70 @@ FIXTURES: Mapping[str, Fixture] = {
     "imports_kserve": _hooked("imports_kserve.py"),
     "gate": _hooked("gate.py"),
     "sorts": Fixture(_sorts, [_decl("X", "f32", k=512)], [_decl("Y", "f32", k=512)], (1, 2, 3, 4)),
+    "hidden": Fixture(
+        lambda x, w: {"Y": x["X"] + w["shift"]},
+        *_FLOATS,
+        weights={"shift": np.array([1.0, 2.0, 3.0, 4.0], np.float32)},
+        internal=True,
+    ),
+    "sequences": Fixture(  # two inputs of one variable length, and an output of it
+        lambda x, w: {"doubled": x["ids"] * 2, "sum": jnp.sum(x["ids"] * x["mask"], axis=1, dtype=jnp.int32)},
+        [_decl("ids", "i32", "ns", s=-1), _decl("mask", "i32", "ns", s=-1)],
+        [_decl("doubled", "i32", "ns", s=-1), _decl("sum", "i32", "n")],
+        (1, 2),
+        input_shapes=[{"s": 3}, {"s": 5}],
+    ),
+    "unbatched_variants": Fixture(
+        lambda x, w: {"last": x["X"][-1:]},
+        [_decl("X", "f32", "s", s=-1)],
+        [_decl("last", "f32", "k", k=1)],
+        None,
+        input_shapes=[{"s": 2}, {"s": 7}],
+    ),
+    "padded": Fixture(  # a hook makes one of the compiled lengths of whatever comes
+        lambda x, w: {"total": jnp.sum(x["X"], axis=1)},
+        [_decl("X", "f32", "ns", s=-1)],
+        [_decl("total", "f32", "n")],
+        (1, 4),
+        client_inputs=[_decl("X", "f32", "nw", w=-1)],
+        client_outputs=[_decl("total", "f32", "n")],
+        hooks="padded.py",
+        input_shapes=[{"s": 4}, {"s": 8}],
+    ),
+}
+
+
+def _of_a_meta(tensors: Sequence[TensorDecl]) -> list[TensorDecl]:
+    """The same tensors where the number of rows is an axis as any other."""
+    return [
+        TensorDecl(t.name, t.dtype_token, t.shape.replace("n", "z"), {**t.dims, "z": -1})
+        if "n" in t.shape
+        else t
+        for t in tensors
+    ]
+
+
+def _via(name: str) -> Meta:
+    model = _MODELS[name]
+    return Meta(
+        "via.py",
+        _of_a_meta(model.client_inputs or model.inputs),
+        _of_a_meta(model.client_outputs or model.outputs),
+        [name],
+    )
+
+
+_X, _Y = _of_a_meta(_FLOATS[0]), _of_a_meta(_FLOATS[1])
+
+FIXTURES: Mapping[str, Fixture | Meta] = {
+    **_MODELS,
+    **{f"via_{name}": _via(name) for name in VIA},
+    "via_hidden": Meta("via.py", _X, _Y, ["hidden"]),
+    "via_odd": Meta("via_named.py", _X, _Y, ODD_NAMES),
+    "via_via": Meta("via.py", _X, _Y, ["via_echo"]),
+    "alone": Meta("alone.py", _of_a_meta(_BYTES[0]), _of_a_meta(_BYTES[1])),
+    "staged": Meta("staged.py", [*_X, TensorDecl("steps", "i32", "s", {"s": -1})], _Y, ["slow"]),
+    "meta_faults": Meta("meta_faults.py", _X, _Y, ["echo", "echo_bytes", "variants"]),
 }
 
 

@@ -152,6 +152,10 @@ class ServerProcess:
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
 
+    def threads(self) -> int:
+        """How many threads it has."""
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
     def events(self) -> list[dict[str, Any]]:
         """Its log so far: one mapping per JSON line; lines of another kind as {"text": line}."""
         found = []

@@ -11,9 +11,27 @@ SERVERS = (*(f"worker-{transport}" for transport in TRANSPORTS), GATEWAY)
 REPLICAS = 2
 """Workers behind the gateway."""
 
+VIA = (
+    "add2",
+    "all_types",
+    "columns",
+    "echo",
+    "echo_bf16",
+    "echo_bytes",
+    "echo_f16",
+    "hook_faults",
+    "params",
+    "sequences",
+    "typed_types",
+    "unbatched",
+    "variants",
+)
+"""Models that a meta `via_<name>` hands requests to."""
+
 SHARED_MODELS = (
     "add2",
     "all_types",
+    "alone",
     "bf16_hook",
     "blob",
     "columns",
@@ -24,13 +42,23 @@ SHARED_MODELS = (
     "echo_i64",
     "hook_faults",
     "imports_triton",
+    "meta_faults",
+    "padded",
     "params",
+    "sequences",
     "slow",
     "slow_hook",
+    "staged",
     "typed_types",
     "unbatched",
+    "unbatched_variants",
     "variants",
+    *(f"via_{name}" for name in VIA),
+    "via_hidden",
 )
+INTERNAL_MODELS = ("hidden",)
+"""Served beside them, for metas only."""
+
 HOOK_THREADS = 8
 """More than any test keeps busy at a time."""
 

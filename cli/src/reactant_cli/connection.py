@@ -50,27 +50,28 @@ class Server:
 
     def __init__(self, url: str, channel: grpc.Channel, timeout_seconds: float) -> None:
         self.url = url
+        self.channel = channel
         self._stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         self._timeout = timeout_seconds
 
     def live(self) -> bool:
         """Whether the process answers; a failure means that none does."""
         try:
-            return self._call(self._stub.ServerLive, inference_pb2.ServerLiveRequest()).live
+            return self.call(self._stub.ServerLive, inference_pb2.ServerLiveRequest()).live
         except ServingError as error:
             raise CommandFailure(_unreachable(self.url, error, self._timeout)) from None
 
     def ready(self) -> bool:
         """Whether requests are served."""
-        return self._call(self._stub.ServerReady, inference_pb2.ServerReadyRequest()).ready
+        return self.call(self._stub.ServerReady, inference_pb2.ServerReadyRequest()).ready
 
     def metadata(self) -> inference_pb2.ServerMetadataResponse:
         """Name, version, extensions."""
-        return self._call(self._stub.ServerMetadata, inference_pb2.ServerMetadataRequest())
+        return self.call(self._stub.ServerMetadata, inference_pb2.ServerMetadataRequest())
 
     def index(self) -> list[ModelEntry]:
         """Every model the server knows, by name."""
-        answer = self._call(self._stub.RepositoryIndex, inference_pb2.RepositoryIndexRequest())
+        answer = self.call(self._stub.RepositoryIndex, inference_pb2.RepositoryIndexRequest())
         return sorted(
             (ModelEntry(m.name, m.state or "UNKNOWN", m.reason) for m in answer.models), key=lambda m: m.name
         )
@@ -78,16 +79,17 @@ class Server:
     def interface(self, model: str) -> ModelInterface:
         """Inputs and outputs of `model`; an unknown one fails with the near names there are."""
         try:
-            answer = self._call(self._stub.ModelMetadata, inference_pb2.ModelMetadataRequest(name=model))
+            answer = self.call(self._stub.ModelMetadata, inference_pb2.ModelMetadataRequest(name=model))
         except ModelNotFound:
-            raise CommandFailure(self._no_such_model(model)) from None
+            raise CommandFailure(self.no_such_model(model)) from None
         return ModelInterface(_declarations(answer.inputs), _declarations(answer.outputs))
 
     def infer(self, request: inference_pb2.ModelInferRequest) -> inference_pb2.ModelInferResponse:
         """One request, one response."""
-        return self._call(self._stub.ModelInfer, request)
+        return self.call(self._stub.ModelInfer, request)
 
-    def _no_such_model(self, model: str) -> str:
+    def no_such_model(self, model: str) -> str:
+        """A sentence on `model`, which the server says it does not have."""
         entries = self.index()
         for entry in entries:
             if entry.name == model:
@@ -98,7 +100,8 @@ class Server:
             return f"{missing}, did you mean {' or '.join(map(repr, near))}?"
         return f"{missing}; it has {listed(names)}" if names else f"{missing}: it serves no models"
 
-    def _call(self, method: Callable[..., T], request: Any) -> T:
+    def call(self, method: Callable[..., T], request: Any) -> T:
+        """One call of a stub's method on `channel`."""
         try:
             return method(request, timeout=self._timeout)
         except grpc.RpcError as error:

@@ -13,6 +13,7 @@ from reactant_cli.infer import infer
 from reactant_cli.models import models
 from reactant_cli.shown import shown
 from reactant_cli.status import status
+from reactant_cli.worker import worker
 
 app = typer.Typer(
     name="reactant",
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for command in (infer, models, status, config):
     app.command()(command)
+app.add_typer(worker)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

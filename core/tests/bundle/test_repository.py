@@ -73,6 +73,21 @@ def test_a_sound_bundle(make_bundle: MakeBundle) -> None:
     assert bundle.weights.argument_order == ("w", "b")
 
 
+def test_a_bundle_that_was_moved_is_read_where_it_is_now(make_bundle: MakeBundle) -> None:
+    path = make_bundle({"model.py": "def postprocess(outputs, request):\n    return outputs\n"})
+    bundle = read_bundle(path)
+    there = path.rename(path.with_name("elsewhere"))
+
+    moved, fresh = bundle.moved(there), read_bundle(there)
+
+    assert (moved.name, moved.path, moved.hooks) == ("elsewhere", there, fresh.hooks)
+    assert moved.programs == fresh.programs
+    assert moved.weights is not None
+    assert [array.tolist() for array in moved.weights.arrays()] == [
+        array.tolist() for array in (fresh.weights.arrays() if fresh.weights is not None else [])
+    ]
+
+
 def test_weights_are_optional(make_bundle: MakeBundle) -> None:
     assert read_bundle(make_bundle({"weights.safetensors": None})).weights is None
 

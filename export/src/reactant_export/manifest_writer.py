@@ -50,6 +50,25 @@ def manifest_text(
     return "".join(parts)
 
 
+def meta_manifest_text(
+    inputs: Sequence[TensorDecl],
+    outputs: Sequence[TensorDecl],
+    *,
+    calls: Sequence[str],
+    idempotent: bool | None,
+    provenance: Mapping[str, object],
+) -> str:
+    """A meta's manifest. Checks nothing and raises as `manifest_text` does."""
+    parts = [_block({"format_version": "3", "kind": "meta"}), f"meta: {_line({'calls': list(calls)})}\n"]
+    parts.append(_tensors("client_inputs", inputs))
+    parts.append(_tensors("client_outputs", outputs))
+    if idempotent is not None:
+        parts.append(_block({"idempotent": idempotent}))
+    if provenance:
+        parts.append(_block({"provenance": _plain(provenance)}))
+    return "".join(parts)
+
+
 def _tensors(key: str, tensors: Sequence[TensorDecl]) -> str:
     if not tensors:
         return f"{key}: []\n"

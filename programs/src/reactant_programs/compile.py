@@ -39,7 +39,7 @@ class MemoryUse:
 class Program:
     """A compiled program on its device; safe to call from many threads."""
 
-    __slots__ = ("_compiled", "build_seconds", "device", "memory", "signature")
+    __slots__ = ("__weakref__", "_compiled", "build_seconds", "device", "memory", "signature")
 
     def __init__(
         self,

@@ -40,6 +40,21 @@ class ControlServiceStub:
                 request_serializer=reactant__proto_dot_control__pb2.ModelControlStatusRequest.SerializeToString,
                 response_deserializer=reactant__proto_dot_control__pb2.ModelControlStatusResponse.FromString,
                 _registered_method=True)
+        self.SetModelResidency = channel.unary_unary(
+                '/reactant.ControlService/SetModelResidency',
+                request_serializer=reactant__proto_dot_control__pb2.SetModelResidencyRequest.SerializeToString,
+                response_deserializer=reactant__proto_dot_control__pb2.SetModelResidencyResponse.FromString,
+                _registered_method=True)
+        self.SetModelPolicy = channel.unary_unary(
+                '/reactant.ControlService/SetModelPolicy',
+                request_serializer=reactant__proto_dot_control__pb2.SetModelPolicyRequest.SerializeToString,
+                response_deserializer=reactant__proto_dot_control__pb2.SetModelPolicyResponse.FromString,
+                _registered_method=True)
+        self.CompactMemory = channel.unary_unary(
+                '/reactant.ControlService/CompactMemory',
+                request_serializer=reactant__proto_dot_control__pb2.CompactMemoryRequest.SerializeToString,
+                response_deserializer=reactant__proto_dot_control__pb2.CompactMemoryResponse.FromString,
+                _registered_method=True)
 
 
 class ControlServiceServicer:
@@ -53,6 +68,33 @@ class ControlServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetModelResidency(self, request, context):
+        """Sets the floor that a model's weights never fall below, for this version and those that follow it until
+        the worker's end. NOT_FOUND: no such model; INVALID_ARGUMENT: no such floor; UNAVAILABLE: the worker is
+        not in explicit mode; FAILED_PRECONDITION: `device` while the weights are not on the host yet, or a model
+        that has no weights of its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetModelPolicy(self, request, context):
+        """Sets a model's share of device time, at once, for this version and those that follow it until the
+        worker's end. NOT_FOUND: no such model; INVALID_ARGUMENT: a weight out of range; FAILED_PRECONDITION: a
+        meta model, whose calls run under the weights of the models it calls.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompactMemory(self, request, context):
+        """Puts the weights on the device together, so that its free memory is in one piece, and tells what came
+        of it. UNAVAILABLE: the device is not there yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +102,21 @@ def add_ControlServiceServicer_to_server(servicer, server):
                     servicer.ModelControlStatus,
                     request_deserializer=reactant__proto_dot_control__pb2.ModelControlStatusRequest.FromString,
                     response_serializer=reactant__proto_dot_control__pb2.ModelControlStatusResponse.SerializeToString,
+            ),
+            'SetModelResidency': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetModelResidency,
+                    request_deserializer=reactant__proto_dot_control__pb2.SetModelResidencyRequest.FromString,
+                    response_serializer=reactant__proto_dot_control__pb2.SetModelResidencyResponse.SerializeToString,
+            ),
+            'SetModelPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetModelPolicy,
+                    request_deserializer=reactant__proto_dot_control__pb2.SetModelPolicyRequest.FromString,
+                    response_serializer=reactant__proto_dot_control__pb2.SetModelPolicyResponse.SerializeToString,
+            ),
+            'CompactMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompactMemory,
+                    request_deserializer=reactant__proto_dot_control__pb2.CompactMemoryRequest.FromString,
+                    response_serializer=reactant__proto_dot_control__pb2.CompactMemoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +147,87 @@ class ControlService:
             '/reactant.ControlService/ModelControlStatus',
             reactant__proto_dot_control__pb2.ModelControlStatusRequest.SerializeToString,
             reactant__proto_dot_control__pb2.ModelControlStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetModelResidency(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reactant.ControlService/SetModelResidency',
+            reactant__proto_dot_control__pb2.SetModelResidencyRequest.SerializeToString,
+            reactant__proto_dot_control__pb2.SetModelResidencyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetModelPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reactant.ControlService/SetModelPolicy',
+            reactant__proto_dot_control__pb2.SetModelPolicyRequest.SerializeToString,
+            reactant__proto_dot_control__pb2.SetModelPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompactMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reactant.ControlService/CompactMemory',
+            reactant__proto_dot_control__pb2.CompactMemoryRequest.SerializeToString,
+            reactant__proto_dot_control__pb2.CompactMemoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

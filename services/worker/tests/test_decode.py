@@ -14,8 +14,8 @@ from reactant_core.bundle.dtypes import BY_KSERVE
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.errors import InvalidArgument, ModelNotFound
 from reactant_proto import inference_pb2 as pb
+from reactant_worker.models.tensors import BatchRows, batch_rows, check_batch
 from reactant_worker.rpc import decode
-from reactant_worker.rpc.decode import BatchRows, batch_rows, check_batch
 from reactant_worker.rpc.encode import Wanted, encode_response
 from reactant_worker.rpc.regions import Regions
 

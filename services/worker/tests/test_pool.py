@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -43,6 +44,18 @@ async def test_results_and_errors_come_back(pool: WorkPool) -> None:
         await pool.run({}.__getitem__, "x")
 
 
+@async_test
+async def test_nice_threads_are_nice_and_no_others() -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    calm = WorkPool(1, "calm", niceness=3)
+    try:
+        assert await calm.run(niceness) == min(niceness() + 3, 19)
+    finally:
+        calm.close()
+
+
 def leave(error: BaseException) -> Callable[[], None]:
     def run() -> None:
         raise error
@@ -59,6 +72,22 @@ def leave(error: BaseException) -> Callable[[], None]:
 async def test_what_would_end_the_process_is_an_ordinary_error(pool: WorkPool, error: BaseException) -> None:
     with pytest.raises(ForeignExit, match=type(error).__name__):
         await pool.run(leave(error))
+    assert await pool.run(lambda: "alive") == "alive"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 warns of a fork beside threads
+@pytest.mark.parametrize(("raises", "code"), [(False, 0), (True, 1)])
+@async_test
+async def test_a_forked_child_does_not_come_back(pool: WorkPool, raises: bool, code: int) -> None:
+    def fork() -> int:
+        child = os.fork()
+        if raises and not child:
+            raise ValueError("in the child")
+        return child
+
+    child = await pool.run(fork)
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    assert os.waitstatus_to_exitcode(status) == code
     assert await pool.run(lambda: "alive") == "alive"
 
 

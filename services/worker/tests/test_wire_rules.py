@@ -18,9 +18,10 @@ from reactant_worker.engine.bridge import EngineBridge
 from reactant_worker.engine.port import Engine
 from reactant_worker.models.catalog import Entry
 from reactant_worker.models.served import ServedModel
+from reactant_worker.models.tensors import check_array
 from reactant_worker.pool import WorkPool
 from reactant_worker.rpc.admission import Admission, QueueCount
-from reactant_worker.rpc.encode import Wanted, check_output, encode_response, requested_outputs
+from reactant_worker.rpc.encode import Wanted, encode_response, requested_outputs
 from reactant_worker.rpc.parameters import NO_PARAMETERS, parse_parameters
 from reactant_worker.rpc.regions import Regions
 
@@ -117,7 +118,7 @@ BASE = np.arange(8, dtype=np.float32).reshape(2, 4)
     ids=["strided", "transposed", "big-endian"],
 )
 def test_w15_outputs_are_c_order_and_little_endian(array: Any) -> None:
-    checked = check_output("m", OUTPUTS["A"], array)
+    checked = check_array("m returned 'A'", OUTPUTS["A"], array)
     raw = encode_response("m", "", [(Wanted(OUTPUTS["A"]), checked)]).raw_output_contents[0]
     assert np.frombuffer(raw, "<f4").tolist() == [0.0, 2.0, 4.0, 6.0]
 
@@ -135,7 +136,7 @@ def test_w15_outputs_are_c_order_and_little_endian(array: Any) -> None:
 )
 def test_w15_what_a_hook_returns_is_checked(name: str, value: Any, complaint: str) -> None:
     with pytest.raises(InternalError, match=complaint):
-        check_output("postprocess", OUTPUTS[name], value)
+        check_array(f"postprocess returned '{name}'", OUTPUTS[name], value)
 
 
 def test_bytes_outputs_take_bytes_and_text_only() -> None:
@@ -164,7 +165,10 @@ def nothing_queued(engine: Any = None) -> QueueCount:
     loop = asyncio.new_event_loop()
     loop.close()
     return QueueCount(
-        engine=cast(Engine, engine or Device()), bridge=EngineBridge(loop), hook_pool=WorkPool(1, "none")
+        engine=cast(Engine, engine or Device()),
+        bridge=EngineBridge(loop),
+        hook_pool=WorkPool(1, "none"),
+        metas=lambda _: 0,
     )
 
 
@@ -178,7 +182,7 @@ def test_a_running_hook_counts_once_it_is_bound_to_queue(
     entry = Entry("m")
     queued = nothing_queued(Device(depth, busy=busy))
     assert queued(entry) == 0
-    entry.model = cast(ServedModel, SimpleNamespace(key="1"))
+    entry.model = cast(ServedModel, SimpleNamespace(key="1", meta=False))
     entry.preparing = preparing
     assert queued(entry) == expected
 

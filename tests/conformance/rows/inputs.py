@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from tests.conformance.row import Row, refused, served
@@ -23,6 +24,30 @@ def _shape(shape: Sequence[int], raw: bytes = _ROW) -> pb.ModelInferRequest:
 
 def _image(height: int, width: int) -> pb.ModelInferRequest:
     return infer("variants", tensor("image", np.ones((1, height, width), np.float32)))
+
+
+def _sequences(ids: Sequence[int], mask: Sequence[int]) -> pb.ModelInferRequest:
+    """A request of two inputs that are compiled for lengths of 3 and of 5, both of the same."""
+    return infer(
+        "sequences",
+        *(tensor(n, np.ones(shape, np.int32)) for n, shape in (("ids", ids), ("mask", mask))),
+    )
+
+
+def _sequences_of(rows: int, length: int) -> Row:
+    return served(
+        f"variable axes: two inputs, {rows} rows of {length}",
+        lambda: _sequences((rows, length), (rows, length)),
+        {"doubled": np.full((rows, length), 2, np.int32), "sum": np.full(rows, length, np.int32)},
+    )
+
+
+def _unbatched(length: int) -> pb.ModelInferRequest:
+    return infer("unbatched_variants", tensor("X", np.arange(length, dtype=np.float32)))
+
+
+def _padded(length: int) -> pb.ModelInferRequest:
+    return infer("padded", tensor("X", np.ones((2, length), np.float32)))
 
 
 _A, _B, _C = (tensor(name, floats(1, start=i)) for i, name in enumerate("ABC"))
@@ -88,5 +113,48 @@ ROWS: tuple[Row, ...] = (
         lambda: infer("variants", Input("image", "FP32", [1, 2**31, 2**31], _ROW)),
         "'variants'",
         "'image'",
+    ),
+    *(_sequences_of(rows, length) for rows in (0, 1, 2) for length in (3, 5)),
+    refused(
+        "variable axes: of two inputs, each of another program",
+        lambda: _sequences((1, 3), (1, 5)),
+        "'sequences'",
+        "'ids' [1, 3]",
+        "'mask' [1, 5]",
+        "[1, 3]; 'ids' [1, 5]",
+    ),
+    refused(
+        "variable axes: of two inputs, no program", lambda: _sequences((1, 4), (1, 4)), "'sequences'", "'ids'"
+    ),
+    refused(
+        "variable axes: of two inputs, other rows", lambda: _sequences((1, 3), (2, 3)), "'mask'", "'ids'"
+    ),
+    refused(
+        "variable axes: of two inputs, too many rows", lambda: _sequences((3, 3), (3, 3)), "'ids'", "3 rows"
+    ),
+    refused(
+        "variable axes: no rows of no program", lambda: _sequences((0, 4), (0, 4)), "'sequences'", "[0, 4]"
+    ),
+    *(
+        served(
+            f"variable axes: without a batch axis, {length}",
+            partial(_unbatched, length),
+            {"last": np.array([length - 1], np.float32)},
+        )
+        for length in (2, 7)
+    ),
+    refused(
+        "variable axes: without a batch axis, no program", lambda: _unbatched(3), "'X' [3]", "[2]", "[7]"
+    ),
+    *(
+        served(
+            f"variable axes: a hook makes {length} fit",
+            partial(_padded, length),
+            {"total": np.full(2, length, np.float32)},
+        )
+        for length in (1, 4, 5, 8)
+    ),
+    refused(
+        "variable axes: a hook makes no program fit", lambda: _padded(9), "'padded'", "'X' [2, 9]", "[1, 8]"
     ),
 )

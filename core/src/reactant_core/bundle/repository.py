@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, final
@@ -67,6 +67,17 @@ class Bundle:
         """Whether a request may run twice without harm: as declared, else true without hooks."""
         declared = self.manifest.idempotent
         return self.hooks is None if declared is None else declared
+
+    def moved(self, path: Path) -> Bundle:
+        """The same bundle where `path` is now its directory, and so its name."""
+        return replace(
+            self,
+            name=path.name,
+            path=path,
+            programs=MappingProxyType({key: path / file.name for key, file in self.programs.items()}),
+            weights=None if self.weights is None else self.weights.moved(path / WEIGHTS),
+            hooks=None if self.hooks is None else path / HOOKS,
+        )
 
 
 @final

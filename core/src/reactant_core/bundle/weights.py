@@ -109,6 +109,12 @@ class WeightSet:
         reverse = not self.axes_reversed
         return WeightSet(self.path, tensors, self.argument_order, self._state, axes_reversed=reverse)
 
+    def moved(self, path: Path) -> WeightSet:
+        """The same weights in the same file, which is now at `path`."""
+        return WeightSet(
+            path, self.tensors, self.argument_order, self._state, axes_reversed=self.axes_reversed
+        )
+
     def read_into(self, destinations: Iterable[tuple[str, memoryview]]) -> None:
         """Copies weights into writable, contiguous buffers of exactly their size, by plain reads.
 

@@ -108,9 +108,10 @@ def _fault(variable: Variable, text: str, error: ValidationError) -> Fault:
 
 def unknown_variable(name: str, prefix: str, known: Sequence[str]) -> Fault:
     """The fault of a variable that begins with `prefix` and is not known, with the nearest that is."""
-    # The prefix that all share would make all of them look alike.
-    suggestion = nearest(name.removeprefix(prefix), [other.removeprefix(prefix) for other in known])
-    return Fault(name, "unknown variable", name, None if suggestion is None else prefix + suggestion)
+    # The prefix that nearly all share would make all of them look alike.
+    short = {other.removeprefix(prefix): other for other in known}
+    suggestion = nearest(name.removeprefix(prefix), list(short))
+    return Fault(name, "unknown variable", name, None if suggestion is None else short[suggestion])
 
 
 def _is_list(annotation: Any) -> bool:

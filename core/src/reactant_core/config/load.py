@@ -23,8 +23,12 @@ NODE_PREFIX = "REACTANT_"
 NODE_FILE_VARIABLE = "REACTANT_NODE_FILE"
 NODE_FILE_RESOURCE = "node.default.yaml"
 
-WORKER_VARIABLES = variables(WorkerConfig, WORKER_PREFIX)
-"""Every `INFERENCE_SERVER_*` variable by name."""
+META_CONCURRENCY_VARIABLE = "REACTANT_META_CONCURRENCY"
+
+WORKER_VARIABLES = variables(
+    WorkerConfig, WORKER_PREFIX, renamed={"meta_concurrency": META_CONCURRENCY_VARIABLE}
+)
+"""Every variable that sets a value of a worker, by name: `INFERENCE_SERVER_*`, and one other."""
 
 NODE_VARIABLES = variables(NodeConfig, NODE_PREFIX, skip=("global",))
 """Every `REACTANT_*` variable that sets a value of the node file, by name."""
@@ -189,7 +193,7 @@ def _unknown(environ: Mapping[str, str]) -> list[Fault]:
         for name in sorted(environ)
         if name.startswith(WORKER_PREFIX) and name not in WORKER_VARIABLES
     ]
-    known = [*NODE_VARIABLES, *_OTHER_VARIABLES]
+    known = [*NODE_VARIABLES, META_CONCURRENCY_VARIABLE, *_OTHER_VARIABLES]
     for name in sorted(environ):
         # Others may keep variables under this prefix: only what looks like a slip is a fault.
         if name.startswith(NODE_PREFIX) and name not in known and not name.startswith(_OTHER_PREFIXES):

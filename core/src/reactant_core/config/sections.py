@@ -19,6 +19,9 @@ MessageBytes = Annotated[int, Field(ge=1024, le=2**31 - 1)]
 FilePath = Annotated[Path, Strict(False)]
 SocketPath = Annotated[Path, Strict(False), AfterValidator(checked_socket_path)]
 
+MAX_WEIGHT = 1e6
+"""Largest share of device time relative to other models that can be asked for."""
+
 Residency = Literal["unpinned", "system", "device"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -77,7 +80,7 @@ class ModelSchedulingConfig(Section):
         max_queue_delay_ms: how long a batch may wait to be filled.
     """
 
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT)] = 1.0
     residency: Residency | None = None
     max_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     max_queue_delay_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0

@@ -44,6 +44,7 @@ class SharedSettings(Section):
         lameduck_seconds: after a stop was asked for, how long requests are still admitted.
         drain_timeout_seconds: how long accepted work may take after that.
         hook_threads: threads that run `model.py`; 0 is one per core, 16 at most.
+        meta_concurrency: metas that call models and run at a time; the others wait.
         log_level: lowest level logged.
     """
 
@@ -54,6 +55,7 @@ class SharedSettings(Section):
     lameduck_seconds: Seconds = 2.0
     drain_timeout_seconds: Seconds = 20.0
     hook_threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    meta_concurrency: Annotated[int, Field(ge=1, le=1024)] = 2
     log_level: LogLevel = "info"
     runtime: RuntimeConfig = RuntimeConfig()
     scheduler: SchedulerConfig = SchedulerConfig()

@@ -62,7 +62,10 @@ class NativeBackend:
         options: Options,
     ) -> None:
         native: Any = importlib.import_module("pygrpc_native.aio")
-        self._make = partial(native.server, thread_pool, interceptors=tuple(interceptors), options=options)
+        # One I/O thread a port, not the two of its default: a second one mostly waits for the interpreter.
+        self._make = partial(
+            native.Server, thread_pool, interceptors=tuple(interceptors), options=options, io_threads=1
+        )
         self._handlers = _Handlers()
         self._servers: list[Any] = []
         # Never done: no way is known in which this server ends by itself.

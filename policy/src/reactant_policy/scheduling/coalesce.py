@@ -49,9 +49,10 @@ def choose_batch(
     best: Batch | None = None
     best_score = 0.0
     count = rows = 0
+    waiting = len(prefix)
     for size in sizes:
         limit = min(size, max_rows)
-        while count < len(prefix) and rows + prefix[count] <= limit:
+        while count < waiting and rows + prefix[count] <= limit:
             rows += prefix[count]
             count += 1
         if count == 0:
@@ -64,4 +65,16 @@ def choose_batch(
             break
     if best is None:
         raise ValueError(f"{head} rows exceed the largest compiled size {sizes[-1]}")
+    return best
+
+
+def fullest_size(sizes: Sequence[int], cost: Callable[[int], float], max_rows: int) -> int:
+    """The compiled size that a long queue of single rows would run at; arguments as of `choose_batch`."""
+    best, best_score = sizes[0], 0.0
+    for size in sizes:
+        score = min(size, max_rows) / max(cost(size), 1e-12)
+        if score >= best_score:
+            best, best_score = size, score
+        if size >= max_rows:
+            break
     return best

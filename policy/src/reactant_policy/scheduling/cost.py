@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -18,6 +19,20 @@ _FADED = 0.5
 class _Cost:
     seconds: float
     faded: float = 1.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the sizes of one variant take.
+
+    Attributes:
+        seconds: device time by size; 0 for all before the first observation.
+        compared: what sizes are compared by: `seconds`, faded; rows before the first observation.
+    """
+
+    seconds: Mapping[int, float]
+    compared: Mapping[int, float]
 
 
 @final
@@ -52,21 +67,30 @@ class CostTable:
         """Drops what was learned of a model that left."""
         self._costs.pop(model, None)
 
+    def least(self, model: str) -> float:
+        """Average seconds of the shortest dispatch of a model, 0 before the first observation."""
+        variants = self._costs.get(model, {}).values()
+        return min((cost.seconds for sizes in variants for cost in sizes.values()), default=0.0)
+
     def measured(self, model: str, variant: int | None, size: int) -> float | None:
         """Average seconds of one dispatch of `size` rows, None before the first observation."""
         known = self._costs.get(model, {}).get(variant, {}).get(size)
         return None if known is None else known.seconds
 
-    def estimate(self, model: str, variant: int | None, size: int) -> float:
-        """As `measured`, faded; an unmeasured size counts as proportional to its rows.
+    def costs(self, model: str, variant: int | None, sizes: Sequence[int]) -> Costs:
+        """What every size of a variant takes.
 
-        The scale is the mean seconds per row of the variant's measured sizes, 1 when there are none
-        (then only ratios between sizes mean anything).
+        An unmeasured one counts as proportional to its rows, by the mean seconds per row of those that are
+        measured.
         """
-        sizes = self._costs.get(model, {}).get(variant)
-        if not sizes:
-            return float(size)
-        known = sizes.get(size)
-        if known is not None:
-            return known.seconds * known.faded
-        return size * sum(cost.seconds / rows for rows, cost in sizes.items()) / len(sizes)
+        known = self._costs.get(model, {}).get(variant)
+        if not known:
+            return Costs(dict.fromkeys(sizes, 0.0), {size: float(size) for size in sizes})
+        per_row = sum([cost.seconds / rows for rows, cost in known.items()]) / len(known)
+        seconds: dict[int, float] = {}
+        compared: dict[int, float] = {}
+        for size in sizes:
+            cost = known.get(size)
+            seconds[size] = size * per_row if cost is None else cost.seconds
+            compared[size] = size * per_row if cost is None else cost.seconds * cost.faded
+        return Costs(seconds, compared)

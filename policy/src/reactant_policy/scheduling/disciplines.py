@@ -1,34 +1,61 @@
-"""Which model runs next. A discipline is one function here and one line in `DISCIPLINES`."""
+"""Which model runs next. A discipline is one class, and one line in `make_discipline`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import final
+
+from reactant_policy.scheduling.discipline import Candidate, Discipline
+from reactant_policy.scheduling.fair import Fair
+
+DISCIPLINE_NAMES = ("fair", "fifo", "edf")
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A model with waiting requests, as a discipline sees it.
-
-    Attributes:
-        model: its name.
-        arrived: when its oldest request arrived, seconds on the caller's monotonic clock.
-    """
-
-    model: str
-    arrived: float
-
-
-Discipline = Callable[[Iterable[Candidate]], str]
-"""Takes at least one candidate, returns the name of the one to run."""
-
-
-def fifo(candidates: Iterable[Candidate]) -> str:
+class Fifo(Discipline):
     """The model with the oldest head, ties by name."""
-    return min(candidates, key=lambda c: (c.arrived, c.model)).model
+
+    def pick(self, candidates: Sequence[Candidate]) -> Candidate:
+        """See `Discipline.pick`."""
+        return min(candidates, key=lambda c: (c.arrived, c.model))
 
 
-DISCIPLINES: Mapping[str, Discipline] = MappingProxyType({"fifo": fifo})
+@final
+class Edf(Discipline):
+    """The model that holds the soonest deadline, then the oldest head, then by name."""
+
+    sheds = True
+
+    def pick(self, candidates: Sequence[Candidate]) -> Candidate:
+        """See `Discipline.pick`."""
+        return min(candidates, key=lambda c: (c.deadline, c.arrived, c.model))
+
+
+def make_discipline(
+    name: str,
+    *,
+    ema_halflife_seconds: float = 30.0,
+    recency_penalty_cap: float = 0.25,
+    coalescing_discount: float = 0.1,
+) -> Discipline:
+    """A new discipline by its name; ValueError when there is none.
+
+    Args:
+        name: one of `DISCIPLINE_NAMES`.
+        ema_halflife_seconds: memory of recent use (`fair`).
+        recency_penalty_cap: bound of share minus recent use (`fair`).
+        coalescing_discount: part of its cost that a batch of several requests is let off (`fair`).
+    """
+    match name:
+        case "fair":
+            return Fair(
+                ema_halflife_seconds=ema_halflife_seconds,
+                recency_penalty_cap=recency_penalty_cap,
+                coalescing_discount=coalescing_discount,
+            )
+        case "fifo":
+            return Fifo()
+        case "edf":
+            return Edf()
+        case _:
+            raise ValueError(f"unknown discipline {name!r}; accepted is {', '.join(DISCIPLINE_NAMES)}")

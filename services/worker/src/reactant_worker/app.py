@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import logging
 import os
 import sys
@@ -24,7 +25,7 @@ from reactant_core.lifecycle import Stop, run
 from reactant_core.net import BindError
 from reactant_core.rpc import HealthServicer, add_health, add_reflection, create_server
 from reactant_core.web import Readiness, serve_health
-from reactant_policy.scheduling.disciplines import DISCIPLINES
+from reactant_policy.scheduling.disciplines import make_discipline
 from reactant_policy.scheduling.scheduler import Scheduler
 from reactant_programs.cache import cache_statistics, enable_cache
 from reactant_proto import POOL, control_pb2_grpc, inference_pb2_grpc
@@ -32,11 +33,13 @@ from reactant_worker.device import Device, DeviceError, open_device
 from reactant_worker.effective import log_configuration, refused, without_effect
 from reactant_worker.engine.bridge import EngineBridge
 from reactant_worker.engine.dispatcher import Dispatcher
-from reactant_worker.engine.port import EngineStatistics
+from reactant_worker.metas.runner import MetaRunner
 from reactant_worker.metrics import StateCollector, WorkerMetrics, info
-from reactant_worker.models.catalog import Catalog, Entry
-from reactant_worker.models.loader import Loader, add
+from reactant_worker.models.catalog import Catalog, ModelState
+from reactant_worker.models.loader import Loader
+from reactant_worker.models.policies import ModelPolicies
 from reactant_worker.models.repository import Repository
+from reactant_worker.models.watch import RepositoryWatch
 from reactant_worker.pool import WorkPool
 from reactant_worker.reload import Reload
 from reactant_worker.rpc.admission import Admission, QueueCount
@@ -45,6 +48,7 @@ from reactant_worker.rpc.counted import CountedInfer
 from reactant_worker.rpc.infer import InferPath
 from reactant_worker.rpc.inference import InferenceServicer
 from reactant_worker.rpc.regions import Regions
+from reactant_worker.vitals import Vitals
 
 _log = logs.get_logger(__name__)
 
@@ -56,6 +60,9 @@ _QUIET_SECONDS = 0.05
 
 _MAX_LOAD_THREADS = 4
 """Enough to overlap reading and compiling, few enough to leave cores to requests."""
+
+_COMPILE_NICENESS = 10
+"""XLA compiles on every core it gets: requests go first."""
 
 
 class StartupError(Exception):
@@ -69,37 +76,54 @@ class Worker:
     def __init__(self, config: WorkerConfig) -> None:
         loop = asyncio.get_running_loop()
         self._config = config
-        self._state = "starting"
         self._startup: Mapping[str, Path] = {}
         self._device: asyncio.Future[Device] = loop.create_future()
+        self._watch: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
         cores = len(os.sched_getaffinity(0))
         self._hook_pool = WorkPool(config.hook_pool_size(cores), "hook")
         self._load_pool = WorkPool(min(cores, _MAX_LOAD_THREADS), "load")
+        self._compile_pool = WorkPool(min(cores, _MAX_LOAD_THREADS), "compile", niceness=_COMPILE_NICENESS)
         self._registry = CollectorRegistry()
         self._metrics = WorkerMetrics(self._registry)
         self._health = HealthServicer()
         self._catalog = Catalog(self._readiness_changed)
         self._bridge = EngineBridge(loop)
-        self._discipline = config.scheduler.discipline
-        if self._discipline not in DISCIPLINES:
-            self._discipline = "fifo"  # the only one yet; said by `without_effect` where another was set
-        scheduler = Scheduler(DISCIPLINES[self._discipline], cost_ema_alpha=config.scheduler.cost_ema_alpha)
+        discipline = make_discipline(
+            config.scheduler.discipline,
+            ema_halflife_seconds=config.scheduler.ema_halflife_seconds,
+            recency_penalty_cap=config.scheduler.recency_penalty_cap,
+            coalescing_discount=config.scheduler.coalescing_discount,
+        )
+        scheduler = Scheduler(discipline, cost_ema_alpha=config.scheduler.cost_ema_alpha)
         self._engine = Dispatcher(scheduler, SYSTEM_CLOCK, self._bridge.deliver)
         self._bridge.connect(self._engine)
-        self._queued = QueueCount(engine=self._engine, bridge=self._bridge, hook_pool=self._hook_pool)
+        self._vitals = Vitals(self._engine, self._health)
+        self._metas = MetaRunner(
+            catalog=self._catalog,
+            bridge=self._bridge,
+            clock=SYSTEM_CLOCK,
+            concurrency=config.meta_concurrency,
+            compute_threads=config.hook_pool_size(cores),
+        )
+        self._queued = QueueCount(
+            engine=self._engine, bridge=self._bridge, hook_pool=self._hook_pool, metas=self._metas.waiting
+        )
         self._admission = Admission(
             max_concurrent_requests=config.endpoints.max_concurrent_requests,
             max_queue_depth=config.scheduler.max_queue_depth,
             queued=self._queued,
         )
+        self._policies = ModelPolicies(config.scheduler)
         self._repository = Repository(config.model_dirs, config.models_include)
         self._loader = Loader(
             catalog=self._catalog,
             engine=self._engine,
             device=self._device,
             pool=self._load_pool,
+            compile_pool=self._compile_pool,
             clock=SYSTEM_CLOCK,
-            max_batch_size=self._max_batch_size,
+            terms=self._policies.terms,
         )
         self._rpc = create_server(
             transport=config.endpoints.transport,
@@ -113,13 +137,8 @@ class Worker:
             registry=self._registry,
         )
         self._registry.register(
-            StateCollector(lambda: self._catalog, self._totals, self._queued, self._process_metrics)
+            StateCollector(self._catalog, self._loader.totals, self._queued, self._process_metrics)
         )
-
-    @property
-    def ready(self) -> bool:
-        """The start-up set is settled and the worker is not draining."""
-        return self._state == "ready" and self._engine.alive
 
     async def start(self) -> None:
         """Opens both ports: live from here on, not ready.
@@ -130,7 +149,7 @@ class Worker:
         found = await asyncio.to_thread(self._look_for_bundles)
         if config.model_control_mode != "explicit":
             self._startup = found
-            self._loader.announce(found)
+            await self._loader.announce(found)
         regions = Regions()
         servicer = InferenceServicer(
             catalog=self._catalog,
@@ -141,6 +160,7 @@ class Worker:
                     admission=self._admission,
                     bridge=self._bridge,
                     hook_pool=self._hook_pool,
+                    metas=self._metas,
                     metrics=self._metrics,
                     clock=SYSTEM_CLOCK,
                     regions=regions,
@@ -152,8 +172,8 @@ class Worker:
             ),
             regions=regions,
             log_settings=LogSettings(os.environ.get(logs.FORMAT_VARIABLE, "default")),
-            ready=lambda: self.ready,
-            totals=self._totals,
+            ready=lambda: self._vitals.ready,
+            totals=self._loader.totals,
             loader=self._loader,
             control_mode=config.model_control_mode,
             device_kind=self._device_kind,
@@ -169,6 +189,7 @@ class Worker:
         await self._web.start()
         await self._rpc.start()
         self._engine.start()
+        self._watch = asyncio.create_task(self._vitals.watch())
         _log.info(
             "listening",
             grpc=f"{config.endpoints.host}:{port}",
@@ -176,7 +197,7 @@ class Worker:
             http=f"{config.endpoints.host}:{self._web.port}",
             transport=self._rpc.transport,
             transport_reason=self._rpc.reason,
-            discipline=self._discipline,
+            discipline=config.scheduler.discipline,
         )
 
     async def load(self) -> None:
@@ -184,12 +205,15 @@ class Worker:
         config = self._config
         await asyncio.to_thread(enable_cache, config.cache_dir)
         device = await asyncio.to_thread(open_device, config.runtime)
+        # What is there by now stays, JAX above all. A full collection that went through it would stop every
+        # thread for 0.2 s each time.
+        gc.collect()
+        gc.freeze()
         self._device.set_result(device)
         _log.info("device", kind=device.kind, name=device.name)
         if config.model_control_mode != "explicit":
             await self._loader.load_all(self._startup)
-        self._state = "ready"
-        self._health.set("", serving=True)
+        self._vitals.enter("ready")
         progress, compiled = self._loader.progress, cache_statistics()
         _log.info(
             "ready",
@@ -200,6 +224,16 @@ class Worker:
             from_cache=compiled.hits,
             seconds=round(SYSTEM_CLOCK.monotonic() - progress.started, 2),
         )
+        if config.model_control_mode == "dynamic":
+            watch = RepositoryWatch(self._repository, self._loader, config.model_poll_seconds)
+            self._following = asyncio.create_task(watch.run())
+
+    def set_weight(self, model: str, weight: float) -> None:
+        """Puts a model's share of device time in force, for its later versions too."""
+        self._policies.set_weight(model, weight)
+        entry = self._catalog.get(model)
+        if entry is not None and entry.model is not None and not entry.model.meta:
+            self._engine.set_weight(entry.model.key, weight)
 
     async def wait_died(self) -> str:
         """Returns, with the reason, when the gRPC server has ended without having been stopped."""
@@ -208,8 +242,9 @@ class Worker:
     async def drain(self) -> None:
         """Announces the end, goes on admitting for the lame-duck time, then finishes what was accepted."""
         config = self._config
-        self._state = "draining"
-        self._health.set("", serving=False)
+        self._vitals.enter("draining")
+        if self._following is not None:
+            self._following.cancel()
         _log.info("draining", in_flight=self._admission.in_flight)
         await asyncio.sleep(config.lameduck_seconds)
         self._admission.draining = True
@@ -222,33 +257,37 @@ class Worker:
 
     async def stop(self) -> bool:
         """Closes the ports and ends the threads; False when something still runs in one of them."""
+        if self._watch is not None:
+            self._watch.cancel()
         self._health.shutdown()
         await self._rpc.stop(_STOP_GRACE_SECONDS)
         await self._web.stop()
         self._hook_pool.close()
+        self._metas.close()
         self._load_pool.close()
+        self._compile_pool.close()
         ended = await asyncio.to_thread(self._engine.stop, _STOP_GRACE_SECONDS)
         _log.info("stopped")
-        return ended and not self._hook_pool.running and not self._load_pool.running
+        pools = (self._hook_pool, self._metas, self._load_pool, self._compile_pool)
+        return ended and not any(pool.running for pool in pools)
 
     def _control(self) -> ControlServicer:
         config = self._config
         terms = WorkerTerms(
             name=config.name,
             control_mode=config.model_control_mode,
-            discipline=self._discipline,
+            discipline=config.scheduler.discipline,
             gpu=os.environ.get("CUDA_VISIBLE_DEVICES", ""),
             max_concurrent_requests=config.endpoints.max_concurrent_requests,
-            weight=lambda model: config.scheduler.model(model).weight,
-            max_batch_size=self._max_batch_size,
         )
         return ControlServicer(
             terms=terms,
             catalog=self._catalog,
-            totals=self._totals,
+            policies=self._policies,
+            set_weight=self.set_weight,
+            totals=self._loader.totals,
             queued=self._queued,
-            # The CPU's arrays are the host's; elsewhere nothing of a weight set stays behind on the host.
-            weights_on_host=lambda: self._device_kind() == "cpu",
+            device=lambda: self._device.result() if self._device.done() else None,
         )
 
     def _look_for_bundles(self) -> dict[str, Path]:
@@ -272,9 +311,14 @@ class Worker:
         return bundles
 
     def _readyz(self) -> Readiness:
-        detail = {"state": self._state, **self._loader.progress.body(SYSTEM_CLOCK.monotonic())}
-        failed = {e.name: e.reason for e in self._catalog.visible() if e.model is None and e.reason}
-        return Readiness(self.ready, {**detail, "failed": failed})
+        failed = {e.name: e.reason for e in self._catalog.visible() if e.state is ModelState.UNAVAILABLE}
+        detail = {
+            "state": self._vitals.state,
+            **self._loader.progress.body(SYSTEM_CLOCK.monotonic()),
+            "failed": failed,
+            "stalled_seconds": round(self._engine.stalled_seconds(), 1),
+        }
+        return Readiness(self._vitals.ready, detail)
 
     def _readiness_changed(self, name: str, ready: bool | None) -> None:
         if ready is None:
@@ -282,14 +326,6 @@ class Worker:
             self._metrics.forget(name)
         else:
             self._health.set(name, serving=ready)
-
-    def _max_batch_size(self, model: str) -> int | None:
-        return self._config.scheduler.model(model).max_batch_size
-
-    def _totals(self, entry: Entry) -> EngineStatistics:
-        if entry.model is None:
-            return entry.retired
-        return add(entry.retired, self._engine.statistics(entry.model.key))
 
     def _device_kind(self) -> str:
         return self._device.result().kind
@@ -303,6 +339,11 @@ class Worker:
             "worker_max_concurrent_requests",
             "Cap on requests in flight.",
             value=self._admission.max_concurrent_requests,
+        )
+        yield GaugeMetricFamily(
+            "worker_stalled_seconds",
+            "How long the present execution is overdue; above 0 the worker is not ready.",
+            value=self._engine.stalled_seconds(),
         )
         startup = GaugeMetricFamily("worker_startup_models", "Start-up set by state.", labels=["state"])
         startup.add_metric(["ready"], progress.models_ready)
@@ -323,7 +364,7 @@ class Worker:
         labels = {
             "version": version("reactant-worker"),
             "name": self._config.name,
-            "discipline": self._discipline,
+            "discipline": self._config.scheduler.discipline,
             "control_mode": self._config.model_control_mode,
             "transport": self._rpc.transport,
         }
@@ -339,8 +380,8 @@ async def serve(effective: Effective[WorkerConfig], stop: Stop) -> int:
     log_configuration(effective)
     for note in without_effect(effective):
         _log.warning(note)
-    stop.on_reload = Reload(effective, lambda: load_worker_config(os.environ))
     worker = Worker(effective.value)
+    stop.on_reload = Reload(effective, lambda: load_worker_config(os.environ), worker.set_weight)
     try:
         await worker.start()
     except (BindError, StartupError) as error:

@@ -40,9 +40,20 @@ class Device:
         self.kind = "cpu" if device.platform == "cpu" else "cuda"
         self.name = device.device_kind
 
+    def bytes_in_use(self) -> int:
+        """Bytes of device memory in use; 0 where the backend keeps no account (CPU)."""
+        return int(self._account().get("bytes_in_use", 0))
+
+    def largest_free_block(self) -> int:
+        """Largest allocation possible without compaction, bytes; 0 where the backend does not tell."""
+        return int(self._account().get("largest_free_block_bytes", 0))
+
+    def _account(self) -> dict[str, Any]:
+        return self.jax.memory_stats() or {}
+
     def memory(self) -> Iterable[Metric]:
         """Gauges of the device's memory; none where the backend keeps no account (CPU)."""
-        statistics: dict[str, Any] = self.jax.memory_stats() or {}
+        statistics = self._account()
         for key, (name, text) in _MEMORY_SERIES.items():
             if key in statistics:
                 yield GaugeMetricFamily(name, text, value=statistics[key])

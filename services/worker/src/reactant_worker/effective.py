@@ -10,9 +10,9 @@ from reactant_core.logs import get_logger
 
 _log = get_logger(__name__)
 
-# Accepted by the configuration, for the worker that is to come, and not followed by this one.
+# Accepted by the configuration, for the worker that is to come, and not followed by this one. Nothing is
+# evicted yet, so that a model's residency, a floor, holds whatever it is.
 _NOT_FOLLOWED = (
-    "model_poll_seconds",
     "runtime.autotune",
     "runtime.autotune_cache",
     "runtime.autotune_cache_dir",
@@ -20,13 +20,8 @@ _NOT_FOLLOWED = (
     "runtime.shared_host_weights_mode",
     "runtime.weight_cache_fraction",
     "runtime.weight_cache_wiggle_fraction",
-    "scheduler.coalescing_discount",
     "scheduler.compaction_interval",
-    "scheduler.discipline",
-    "scheduler.ema_halflife_seconds",
-    "scheduler.recency_penalty_cap",
 )
-_NOT_FOLLOWED_PER_MODEL = ("max_queue_delay_ms", "residency", "weight")
 
 
 def log_configuration(effective: Effective[WorkerConfig]) -> None:
@@ -56,9 +51,6 @@ def without_effect(effective: Effective[WorkerConfig]) -> list[str]:
     """Settings someone made that have no effect in this version, a sentence each."""
     notes = []
     for key, value, source in effective.entries():
-        per_model = key.startswith("scheduler.models.") and key.rpartition(".")[2] in _NOT_FOLLOWED_PER_MODEL
-        if source == DEFAULT or (key == "scheduler.discipline" and value == "fifo"):
-            continue
-        if key in _NOT_FOLLOWED or per_model:
+        if key in _NOT_FOLLOWED and source != DEFAULT:
             notes.append(f"{key} = {value} ({source}) has no effect in this version")
     return notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -33,7 +34,9 @@ class WorkPool:
     included, and a thread that is stuck does not keep the process from ending.
     """
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, *, niceness: int = 0) -> None:
+        """`niceness` above 0 makes the threads give way to others for processor time; see nice(2)."""
+        self._niceness = niceness
         self._threads = threads
         self._name = name
         self._started = 0
@@ -44,6 +47,7 @@ class WorkPool:
         self._idle = 0
         self._running = 0
         self._closed = False
+        self._pid = os.getpid()
 
     @property
     def running(self) -> int:
@@ -96,6 +100,8 @@ class WorkPool:
             self._changed.notify_all()
 
     def _work(self) -> None:
+        if self._niceness:
+            os.nice(self._niceness)  # on Linux that of the calling thread, and of those that it starts
         while (job := self._next()) is not None:
             result: Any = None
             error: Exception | None = None
@@ -110,6 +116,9 @@ class WorkPool:
             except BaseException as leaving:
                 error = ForeignExit(f"{type(leaving).__name__}: {leaving}")
                 error.__cause__ = leaving
+            if os.getpid() != self._pid:
+                # A child the call forked came back: a second server, with our sockets and one thread.
+                os._exit(0 if error is None else 1)
             with self._changed:
                 self._running -= 1
             _deliver(job.future, result, error)

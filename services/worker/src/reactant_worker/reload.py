@@ -11,21 +11,30 @@ from reactant_worker.effective import refused
 
 _log = logs.get_logger(__name__)
 
-LIVE = frozenset({"log_level"})
-"""Keys a running worker follows; every other one takes a restart."""
-
 
 @final
 class Reload:
     """Compares what `read` gives with what the worker runs with; call it at each SIGHUP.
 
-    A configuration with faults is refused: the faults are logged and nothing changes.
+    A configuration with faults is refused: the faults are logged and nothing changes. What is live is set
+    only when the configuration says something new, since a request may have changed it meanwhile.
+
+    Args:
+        started: what the worker runs with.
+        read: gives the configuration as it is now.
+        set_weight: puts a model's weight in force.
     """
 
-    def __init__(self, started: Effective[WorkerConfig], read: Callable[[], Effective[WorkerConfig]]) -> None:
+    def __init__(
+        self,
+        started: Effective[WorkerConfig],
+        read: Callable[[], Effective[WorkerConfig]],
+        set_weight: Callable[[str, float], None],
+    ) -> None:
         self._started = _values(started)
-        self._log_level = started.value.log_level
+        self._known = started.value
         self._read = read
+        self._set_weight = set_weight
 
     def __call__(self) -> None:
         """Reads and applies."""
@@ -38,21 +47,34 @@ class Reload:
             for fault in faults:
                 _log.error("configuration refused, the old one stays", fault=fault)
             return
-        level = found.value.log_level
-        # Set only when the file says something new: LogSettings may have changed the level since.
-        if level != self._log_level:
-            self._log_level = level
-            logs.set_level(level)
+        self._follow(found.value)
         values = _values(found)
         differing = {
             key
             for key in values.keys() | self._started.keys()
-            if key not in LIVE and values.get(key) != self._started.get(key)
+            if not _is_live(key) and values.get(key) != self._started.get(key)
         }
-        _log.info("configuration read", log_level=level)
+        _log.info("configuration read", log_level=found.value.log_level)
         if differing:
             _log.warning("changed, but only a restart applies it", keys=sorted(differing))
+
+    def _follow(self, found: WorkerConfig) -> None:
+        before, self._known = self._known, found
+        if found.log_level != before.log_level:
+            logs.set_level(found.log_level)
+        for model in before.scheduler.models.keys() | found.scheduler.models.keys():
+            weight = found.scheduler.model(model).weight
+            if weight != before.scheduler.model(model).weight:
+                self._set_weight(model, weight)
+                _log.info("weight set", model=model, weight=weight)
 
 
 def _values(effective: Effective[WorkerConfig]) -> dict[str, str]:
     return {key: value for key, value, _ in effective.entries()}
+
+
+def _is_live(key: str) -> bool:
+    # `scheduler.models` itself is a key only where it is empty.
+    return key in ("log_level", "scheduler.models") or (
+        key.startswith("scheduler.models.") and key.endswith(".weight")
+    )

@@ -1,10 +1,10 @@
-"""Putting requests together along the batch axis and taking the answers apart."""
+"""A model version's programs, run on batches: requests put together, answers taken apart."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import jax
@@ -14,26 +14,32 @@ from numpy.typing import NDArray
 from reactant_core.bundle.manifest import TensorSpec
 from reactant_core.bundle.repository import ProgramKey
 from reactant_programs.compile import Program
-from reactant_worker.engine.port import Arrays, ExecutionTimes
+from reactant_worker.engine.port import Arrays
+from reactant_worker.engine.staging import Slot
+
+_IN_LAUNCH = 0.8
+"""Share of its time that a program spends in its call, from which on it counts as run there."""
 
 
 @final
 @dataclass(slots=True)
-class _Slot:
-    """Staging memory of one program: a host array per input, and how many rows are not zero."""
+class _Loaded:
+    """A program, and what its batches share.
 
-    buffers: list[NDArray[Any]]
-    filled: int = 0
+    Attributes:
+        free: slots no batch owns; there come to be as many as were staged at once, and no more.
+        runs_in_launch: XLA on CPU runs a program inside its call when it thinks it cheap, and it thinks so
+            of a loop that turns a thousand times.
+    """
+
+    program: Program
+    free: list[Slot] = field(default_factory=list)
+    runs_in_launch: bool = False
 
 
 @final
 class ProgramSet:
-    """Every compiled program of one model version over one set of device weights.
-
-    `execute` is called by one thread at a time (the loader's, then the dispatcher's): a slot is
-    rewritten only after the outputs of its last dispatch are ready, because on CPU the program may read
-    the staging memory in place.
-    """
+    """Every compiled program of one model version over one set of device weights; a `Runnable`."""
 
     def __init__(
         self,
@@ -44,81 +50,127 @@ class ProgramSet:
     ) -> None:
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
-        self._programs = dict(programs)
+        self._programs = {key: _Loaded(program) for key, program in programs.items()}
         self._weights = tuple(weights)
-        self._slots: dict[ProgramKey, _Slot] = {}
         self._has_batch_axis = any(key.batch is not None for key in self._programs)
+
+    def stage(
+        self, size: int, variant: int | None, requests: Sequence[Arrays], rows: Sequence[int]
+    ) -> ProgramBatch:
+        """See `Runnable.stage`."""
+        key = ProgramKey(size if self._has_batch_axis else None, variant)
+        loaded = self._programs[key]
+        if len(requests) == 1 and (key.batch is None or rows[0] == size):
+            # Nothing to put together: the request's own memory is the argument.
+            return ProgramBatch(loaded, (*requests[0], *self._weights), self._outputs)
+        slot = loaded.free.pop() if loaded.free else Slot(self._inputs, size, requests[0])
+        slot.fill(requests, rows)
+        return ProgramBatch(loaded, (*slot.arrays, *self._weights), self._outputs, rows, slot)
 
     def execute(
         self, size: int, variant: int | None, requests: Sequence[Arrays], rows: Sequence[int]
-    ) -> tuple[list[Arrays], ExecutionTimes]:
-        """See `Runnable.execute`."""
+    ) -> tuple[list[Arrays], float]:
+        """Runs one batch and blocks; returns the outputs of each request and the device's seconds."""
+        batch = self.stage(size, variant, requests, rows)
         started = time.perf_counter()
-        key = ProgramKey(size if self._has_batch_axis else None, variant)
-        program = self._programs[key]
-        arguments = self._assemble(key, size, requests, rows)
-        assembled = time.perf_counter()
-        results = program(*arguments, *self._weights)
-        host = [np.asarray(result) for result in results]
-        computed = time.perf_counter()
-        whole = len(requests) == 1 and rows[0] == size
-        outputs = [tuple(host)] if whole else self._slice(host, rows)
-        done = time.perf_counter()
-        return outputs, ExecutionTimes(assembled - started, computed - assembled, done - computed)
+        batch.launch()
+        batch.wait()
+        seconds = time.perf_counter() - started
+        return batch.outputs(), seconds
 
-    def _assemble(
-        self, key: ProgramKey, size: int, requests: Sequence[Arrays], rows: Sequence[int]
-    ) -> Sequence[NDArray[Any]]:
-        if len(requests) == 1 and (key.batch is None or rows[0] == size):
-            # Nothing to put together: the request's own memory is the argument.
-            return requests[0]
-        slot = self._slots.get(key)
-        if slot is None:
-            slot = self._slots[key] = _Slot(
-                [self._staging(i, size, requests) for i in range(len(self._inputs))]
-            )
-        total = sum(rows)
-        for i, (spec, buffer) in enumerate(zip(self._inputs, slot.buffers, strict=True)):
-            axis = spec.batch_axis
-            if axis is None:
-                buffer[...] = requests[0][i]
-                continue
-            lanes = np.moveaxis(buffer, axis, 0) if axis else buffer
-            start = 0
-            for request, count in zip(requests, rows, strict=True):
-                array = request[i]
-                lanes[start : start + count] = np.moveaxis(array, axis, 0) if axis else array
-                start += count
-            if total < slot.filled:
-                lanes[total : slot.filled] = 0
-        slot.filled = total
-        return slot.buffers
 
-    def _staging(self, index: int, size: int, requests: Sequence[Arrays]) -> NDArray[Any]:
-        spec, sample = self._inputs[index], requests[0][index]
-        shape = list(sample.shape)
-        if spec.batch_axis is not None:
-            shape[spec.batch_axis] = size
-        return aligned_zeros(tuple(shape), sample.dtype)
+@final
+class ProgramBatch:
+    """One call of a program; a `Batch`."""
 
-    def _slice(self, host: Sequence[NDArray[Any]], rows: Sequence[int]) -> list[Arrays]:
+    __slots__ = (
+        "_arguments",
+        "_host",
+        "_launch_seconds",
+        "_launched",
+        "_loaded",
+        "_results",
+        "_rows",
+        "_slot",
+        "_specs",
+    )
+
+    def __init__(
+        self,
+        loaded: _Loaded,
+        arguments: Sequence[NDArray[Any] | jax.Array],
+        specs: Sequence[TensorSpec],
+        rows: Sequence[int] | None = None,
+        slot: Slot | None = None,
+    ) -> None:
+        """Args:
+        loaded: the program.
+        arguments: of its call.
+        specs: of its outputs.
+        rows: of each request; None: one request that fills the batch.
+        slot: where the inputs lie, None: in the request's own memory.
+        """
+        self._loaded = loaded
+        self._arguments = arguments
+        self._specs = specs
+        self._rows = rows
+        self._slot = slot
+        self._results: Sequence[jax.Array] = ()
+        self._host: list[NDArray[Any]] = []
+        self._launched = self._launch_seconds = 0.0
+
+    @property
+    def queues(self) -> bool:
+        """See `Batch.queues`; on CPU there is nothing to move, and what is queued cannot be called back."""
+        platform: str = self._loaded.program.device.platform
+        return platform != "cpu"
+
+    @property
+    def runs_in_launch(self) -> bool:
+        """See `Batch.runs_in_launch`."""
+        return self._loaded.runs_in_launch
+
+    def launch(self) -> None:
+        """See `Batch.launch`."""
+        self._launched = time.perf_counter()
+        self._results = self._loaded.program(*self._arguments)
+        if self.queues:
+            for result in self._results:
+                result.copy_to_host_async()
+        self._launch_seconds = time.perf_counter() - self._launched
+
+    def wait(self) -> None:
+        """See `Batch.wait`."""
+        # Each conversion sleeps in XLA, without the GIL, until that result is there.
+        self._host = [np.asarray(result) for result in self._results]
+        seconds = time.perf_counter() - self._launched
+        self._loaded.runs_in_launch = not self.queues and self._launch_seconds > _IN_LAUNCH * seconds
+        # Only now: a program on CPU reads the slot in place. After a failure nobody knows what still
+        # reads it, and it is left to JAX, which holds it as long as it has to.
+        self._free_slot()
+
+    def outputs(self) -> list[Arrays]:
+        """See `Batch.outputs`."""
+        if self._rows is None:
+            return [tuple(self._host)]
         outputs: list[Arrays] = []
         start = 0
-        for count in rows:
+        for count in self._rows:
             window = slice(start, start + count)
             outputs.append(
                 tuple(
                     array if spec.batch_axis is None else array[(slice(None),) * spec.batch_axis + (window,)]
-                    for spec, array in zip(self._outputs, host, strict=True)
+                    for spec, array in zip(self._specs, self._host, strict=True)
                 )
             )
             start += count
         return outputs
 
+    def discard(self) -> None:
+        """See `Batch.discard`."""
+        self._free_slot()
 
-def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int = 64) -> NDArray[Any]:
-    """Zeros whose first byte lies on a multiple of `alignment`, so that XLA on CPU reads them in place."""
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = np.zeros(count * dtype.itemsize + alignment, np.uint8)
-    offset = -raw.ctypes.data % alignment
-    return raw[offset : offset + count * dtype.itemsize].view(dtype).reshape(shape)
+    def _free_slot(self) -> None:
+        if self._slot is not None:
+            self._loaded.free.append(self._slot)
+            self._slot = None

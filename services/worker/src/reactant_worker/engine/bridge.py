@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from typing import final
 
+from reactant_core.clock import SYSTEM_CLOCK, Clock
 from reactant_core.errors import ServingError
 from reactant_worker.engine.port import Completed, Engine, Outcome, Submission
 
@@ -19,11 +19,12 @@ class EngineBridge:
     seen together when the next batch is chosen, at the price of one lock and one wake-up.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock = SYSTEM_CLOCK) -> None:
         self._loop = loop
+        self._clock = clock
         self._engine: Engine | None = None
         self._buffer: list[Submission] = []
-        self._buffered: Counter[str] = Counter()
+        self._buffered: dict[str, int] = {}
 
     def connect(self, engine: Engine) -> None:
         """Sets the engine whose `Delivery` is `deliver`."""
@@ -39,7 +40,7 @@ class EngineBridge:
         if not self._buffer:
             self._loop.call_soon(self._flush)
         self._buffer.append(submission)
-        self._buffered[submission.model] += 1
+        self._buffered[submission.model] = self._buffered.get(submission.model, 0) + 1
         try:
             return await future
         except asyncio.CancelledError:
@@ -48,7 +49,7 @@ class EngineBridge:
 
     def buffered(self, model: str) -> int:
         """Requests of a model that the engine does not know of yet."""
-        return self._buffered[model]
+        return self._buffered.get(model, 0)
 
     def deliver(self, outcomes: Sequence[tuple[Submission, Outcome]]) -> None:
         """The engine's `Delivery`; thread-safe."""
@@ -71,8 +72,8 @@ class EngineBridge:
         if batch and self._engine is not None:
             self._engine.submit(batch)
 
-    @staticmethod
-    def _resolve(outcomes: Sequence[tuple[Submission, Outcome]]) -> None:
+    def _resolve(self, outcomes: Sequence[tuple[Submission, Outcome]]) -> None:
+        ended: float | None = None
         for submission, outcome in outcomes:
             future: asyncio.Future[Completed] = submission.tag
             if future.done():
@@ -81,3 +82,6 @@ class EngineBridge:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+                ended = outcome.done
+        if ended is not None and self._engine is not None:
+            self._engine.delivered(self._clock.monotonic() - ended)

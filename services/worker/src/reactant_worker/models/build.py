@@ -43,8 +43,15 @@ def check_artifacts(bundle: Bundle, artifacts: Mapping[ProgramKey, Artifact]) ->
 
 
 def check_hooks(bundle: Bundle, hooks: Hooks | None) -> None:
-    """Raises BundleError when client tensors differ from the program's and no hook bridges the two."""
+    """Raises BundleError when client tensors differ from the program's and no hook bridges the two.
+
+    For a meta: when it has no `run`.
+    """
     manifest = bundle.manifest
+    if manifest.kind == "meta":
+        if hooks is None or hooks.meta_run is None:
+            raise BundleError(["model.py: a meta needs a function run(inputs, call, request)"])
+        return
     sides = (
         ("preprocess", "client_inputs", manifest.client_inputs, manifest.executable_inputs),
         ("postprocess", "client_outputs", manifest.client_outputs, manifest.executable_outputs),
@@ -96,6 +103,24 @@ def describe(
     )
 
 
+def describe_meta(bundle: Bundle, hooks: Hooks | None) -> ServedModel:
+    """What the RPC side needs to know of a meta."""
+    return ServedModel(
+        bundle=bundle,
+        hooks=hooks,
+        client_inputs=_by_name(bundle.manifest.inputs),
+        client_outputs=_by_name(bundle.manifest.outputs),
+        executable_inputs=(),
+        executable_outputs=(),
+        sizes=(1,),
+        variants=(),
+        output_shapes=MappingProxyType({}),
+        weight_bytes=0,
+        meta=True,
+        calls=bundle.manifest.meta_calls,
+    )
+
+
 def warm_up(model: ServedModel, runnable: ProgramSet, clock: Clock) -> dict[tuple[int | None, int], float]:
     """Runs programs on zeros; returns seconds per (variant, batch size) that was run.
 
@@ -116,11 +141,10 @@ def warm_up(model: ServedModel, runnable: ProgramSet, clock: Clock) -> dict[tupl
                 )
                 for spec, shape in zip(model.executable_inputs, shapes, strict=True)
             )
-            _, times = runnable.execute(size, variant, [arguments], [size])
-            cost = times.compute
+            _, cost = runnable.execute(size, variant, [arguments], [size])
             if cost < _REPEAT_SECONDS:
-                _, times = runnable.execute(size, variant, [arguments], [size])
-                cost = min(cost, times.compute)
+                _, again = runnable.execute(size, variant, [arguments], [size])
+                cost = min(cost, again)
             seconds[variant, size] = cost
     return seconds
 

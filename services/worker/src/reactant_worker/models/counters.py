@@ -47,7 +47,11 @@ class ModelCounters:
         self.rows += rows
         self.last_seconds = now
         if completed is not None:
-            self.queue.add(completed.queue_seconds)
-            self.compute_input.add(completed.input_seconds)
-            self.compute_infer.add(completed.compute_seconds)
-            self.compute_output.add(completed.output_seconds)
+            self.executed(completed)
+
+    def executed(self, completed: Completed) -> None:
+        """Counts where the time of an execution went, for a client's request or for a stage of a meta."""
+        self.queue.add(completed.queue_seconds)
+        self.compute_input.add(completed.input_seconds)
+        self.compute_infer.add(completed.compute_seconds)
+        self.compute_output.add(completed.output_seconds)

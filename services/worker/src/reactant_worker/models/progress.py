@@ -27,6 +27,13 @@ class Progress:
         """Every model of the start-up set is READY or UNAVAILABLE."""
         return self.models_ready + self.models_failed >= self.models_total
 
+    def settle(self, *, ready: bool) -> None:
+        """Counts a model whose outcome is known."""
+        if ready:
+            self.models_ready += 1
+        else:
+            self.models_failed += 1
+
     def seconds_left(self, now: float) -> float | None:
         """Elapsed time ÷ programs done × programs left; None before the first is done."""
         left = self.programs_total - self.programs_done

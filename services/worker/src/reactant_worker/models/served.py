@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, final
 
 from numpy.typing import NDArray
@@ -31,7 +32,9 @@ class ServedModel:
             empty when every axis but the batch axis is fixed.
         output_shapes: shapes of the executable outputs at the smallest size, per variant (one entry,
             for variant None, without variants).
-        weight_bytes: bytes of the weight set.
+        weight_bytes: bytes of the weight set; 0 for a meta, which has none of its own.
+        meta: it is a meta: no program, and `run` of its `model.py` answers its requests.
+        calls: the models a meta may call; empty for a compute-only meta and for a model.
     """
 
     bundle: Bundle
@@ -44,17 +47,24 @@ class ServedModel:
     variants: tuple[tuple[tuple[int, ...], ...], ...]
     output_shapes: Mapping[int | None, tuple[tuple[int, ...], ...]]
     weight_bytes: int
+    meta: bool = False
+    calls: tuple[str, ...] = ()
     key: str = field(default_factory=lambda: str(next(_serial)))
+    name: str = field(init=False)
+    pads: bool = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.bundle.name
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.bundle.name)
+        object.__setattr__(self, "pads", all(spec.batch_axis is not None for spec in self.executable_outputs))
 
-    @property
-    def pads(self) -> bool:
-        """Fewer rows than a compiled size may be padded: no output mixes the rows of a batch."""
-        return all(spec.batch_axis is not None for spec in self.executable_outputs)
+    def moved(self, path: Path) -> ServedModel:
+        """The same version, its bundle now at `path`, with a key of its own."""
+        return replace(
+            self,
+            bundle=self.bundle.moved(path),
+            hooks=None if self.hooks is None else self.hooks.renamed(path.name),
+            key=str(next(_serial)),
+        )
 
     @property
     def largest(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import final
 
 from reactant_core.errors import ModelUnavailable, ResourceExhausted
@@ -16,28 +17,37 @@ from reactant_worker.pool import WorkPool
 
 @final
 class QueueCount:
-    """How many requests of a model are queued: waiting for a hook thread or for the device.
+    """How many requests of a model are queued: waiting for a thread of hooks or metas, or for the device.
 
     One that is in `preprocess` is running, not queued. But while the device is busy it counts, since
     it is about to queue: a bound that left it out would be exceeded by as many hook threads as there are.
     """
 
-    def __init__(self, *, engine: Engine, bridge: EngineBridge, hook_pool: WorkPool) -> None:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        bridge: EngineBridge,
+        hook_pool: WorkPool,
+        metas: Callable[[ServedModel], int],
+    ) -> None:
         self._engine = engine
         self._bridge = bridge
         self._hook_pool = hook_pool
+        self._metas = metas
 
     def __call__(self, entry: Entry) -> int:
-        """Requests queued for the version of `entry` that serves; 0 without one."""
-        model = entry.model
-        if model is None:
-            return 0
-        queued = self._bridge.buffered(model.key) + self._engine.depth(model.key)
-        if not entry.preparing:
-            return queued
-        waiting = self._hook_pool.waiting(model.key)
+        """Requests queued for a model, whichever of its versions they began with."""
+        queued = waiting = 0
+        for model in entry.versions:
+            if model.meta:
+                queued += self._metas(model)
+                continue
+            queued += self._bridge.buffered(model.key) + self._engine.depth(model.key)
+            if entry.preparing:
+                waiting += self._hook_pool.waiting(model.key)
         running = entry.preparing - waiting
-        return queued + waiting + (running if self._engine.busy() else 0)
+        return queued + waiting + (running if running and self._engine.busy() else 0)
 
 
 @final

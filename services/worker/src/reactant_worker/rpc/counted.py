@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import final
 
 import grpc
 
 from reactant_core.clock import Clock
-from reactant_core.errors import InternalError, ServingError
+from reactant_core.errors import InternalError, ServingError, clip
 from reactant_core.logs import get_logger
 from reactant_proto import inference_pb2 as pb
 from reactant_worker.metrics import NO_MODEL, WorkerMetrics
@@ -17,6 +18,7 @@ from reactant_worker.models.catalog import Catalog
 from reactant_worker.rpc.infer import InferPath
 
 _log = get_logger(__name__)
+_levels = logging.getLogger(__name__)
 
 _SHED = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: "full",
@@ -55,24 +57,37 @@ class CountedInfer:
             # The transport cancels for both reasons and has answered or lost the client already.
             remaining = seconds_remaining()
             late = remaining is not None and remaining <= _DEADLINE_TOLERANCE_SECONDS
-            self._count(
-                request, grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED, started
-            )
+            code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
+            self._count(request, code, started, shed=True)
             raise
         except Exception as error:
             _log.exception("request failed", model=request.model_name, request=request.id)
             failure = InternalError(f"model '{request.model_name}': inference failed: {type(error).__name__}")
         else:
-            self._count(request, grpc.StatusCode.OK, started)
+            self._count(request, grpc.StatusCode.OK, started, shed=False)
             return response
-        self._count(request, failure.code, started)
+        # A response over the size limit is RESOURCE_EXHAUSTED too, and was not shed.
+        shed = failure.not_started or failure.code is not grpc.StatusCode.RESOURCE_EXHAUSTED
+        self._count(request, failure.code, started, shed=shed)
         raise failure
 
-    def _count(self, request: pb.ModelInferRequest, code: grpc.StatusCode, started: float) -> None:
+    def _count(
+        self, request: pb.ModelInferRequest, code: grpc.StatusCode, started: float, *, shed: bool
+    ) -> None:
         seconds = self._clock.monotonic() - started
         entry = self._catalog.get(request.model_name)
+        if entry is not None and entry.internal:
+            entry = None  # to a client it does not exist
         self._metrics.answered(NO_MODEL if entry is None else entry.name, code.name, seconds)
-        if code in _SHED:
+        if shed and code in _SHED:
             self._metrics.shed(_SHED[code])
         if entry is not None and code is not grpc.StatusCode.OK:
             entry.counters.fail.add(seconds)
+        if _levels.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "answered",
+                model=clip(request.model_name),
+                request=clip(request.id),
+                code=code.name,
+                seconds=round(seconds, 4),
+            )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,8 @@ from reactant_proto import inference_pb2 as pb
 from reactant_worker.rpc.regions import Regions, Window
 
 _MAX_BYTES = (1 << 63) - 1
+_SAFE_COUNT = 1 << 32
+"""So many elements of whatever type are less."""
 
 
 def decode_inputs(
@@ -29,6 +30,7 @@ def decode_inputs(
     for a shared-memory region that is not registered.
     """
     raw = request.raw_input_contents
+    entries = len(raw)
     arrays: dict[str, NDArray[Any]] = {}
     inline = 0
     for tensor in request.inputs:
@@ -42,83 +44,30 @@ def decode_inputs(
         if tensor.parameters:
             window = regions.window(f"model '{model}': input '{name}': ", tensor.parameters)
         try:
-            shape = _check_shape(tensor, spec)
+            shape, count = _check_shape(tensor, spec)
             if window is not None:
-                arrays[name] = _from_window(tensor, window, spec, shape)
+                arrays[name] = _from_window(tensor, window, spec, shape, count)
                 continue
-            if raw:
+            if entries:
                 if tensor.HasField("contents"):
                     raise InvalidArgument("has typed contents beside raw_input_contents; use one of the two")
-                if inline >= len(raw):
-                    raise InvalidArgument(f"has no entry among {len(raw)} raw_input_contents")
-                arrays[name] = _from_raw(raw[inline], spec, shape)
+                if inline >= entries:
+                    raise InvalidArgument(f"has no entry among {entries} raw_input_contents")
+                arrays[name] = _from_raw(raw[inline], spec, shape, count)
             else:
-                arrays[name] = _from_typed(tensor, spec, shape)
+                arrays[name] = _from_typed(tensor, spec, shape, count)
             inline += 1
         except InvalidArgument as error:
             raise InvalidArgument(f"model '{model}': input '{name}' {error.message}") from None
-    if raw and len(raw) != inline:
+    if entries and entries != inline:
         raise InvalidArgument(
-            f"model '{model}': {len(raw)} raw_input_contents for {inline} inputs; "
+            f"model '{model}': {entries} raw_input_contents for {inline} inputs; "
             "raw contents need exactly one entry per input that is not in shared memory"
         )
     if len(arrays) != len(specs):
         missing = ", ".join(f"'{name}'" for name in specs if name not in arrays)
         raise InvalidArgument(f"model '{model}': missing input {missing}")
     return arrays
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class BatchRows:
-    """Rows of a request along the batch axis, and the first tensor that has one."""
-
-    tensor: str
-    rows: int
-
-
-def batch_rows(model: str, arrays: Iterable[tuple[TensorSpec, NDArray[Any]]]) -> BatchRows | None:
-    """Rows along the batch axis, None without one; raises InvalidArgument when tensors disagree."""
-    found: BatchRows | None = None
-    for spec, array in arrays:
-        if spec.batch_axis is None:
-            continue
-        count = array.shape[spec.batch_axis]
-        if found is None:
-            found = BatchRows(spec.name, count)
-        elif found.rows != count:
-            raise InvalidArgument(
-                f"model '{model}': input '{spec.name}' has {count} rows on its batch axis, "
-                f"input '{found.tensor}' has {found.rows}; they must agree"
-            )
-    return found
-
-
-def check_batch(
-    model: str, batch: BatchRows | None, client: BatchRows | None, sizes: Sequence[int], *, pads: bool
-) -> None:
-    """Raises InvalidArgument when no compiled batch size takes the rows of `batch`.
-
-    Where `preprocess` made the batch, the client's own tensor is named if it has as many rows.
-
-    Args:
-        model: for the message.
-        batch: rows of the program's inputs, None for a model without a batch axis.
-        client: rows of the client's inputs where they are not the program's.
-        sizes: compiled batch sizes, ascending.
-        pads: fewer rows than a size may be padded up to it.
-    """
-    if batch is None or batch.rows in sizes or (pads and batch.rows <= sizes[-1]):
-        return
-    named = client if client is not None and client.rows == batch.rows else batch
-    have = f"model '{model}': input '{named.tensor}' has {named.rows} rows"
-    if pads:
-        raise InvalidArgument(f"{have}, the largest compiled batch size is {sizes[-1]}")
-    accepted = ", ".join(map(str, sizes))
-    raise InvalidArgument(
-        f"{have}; an output has no batch axis, so padding would change it and only the compiled batch "
-        f"sizes are accepted: {accepted}"
-    )
 
 
 def _unexpected(model: str, name: str, specs: Mapping[str, TensorSpec]) -> str:
@@ -128,51 +77,62 @@ def _unexpected(model: str, name: str, specs: Mapping[str, TensorSpec]) -> str:
     return f"model '{model}': unexpected input '{name}'; inputs are {accepted}"
 
 
-def _check_shape(tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec) -> tuple[int, ...]:
+def _check_shape(
+    tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec
+) -> tuple[tuple[int, ...], int]:
+    """The shape of a tensor that fits `spec`, and its number of elements."""
     if tensor.datatype != spec.dtype.kserve:
         raise InvalidArgument(f"has datatype '{tensor.datatype}', expected {spec.dtype.kserve}")
     shape = tuple(tensor.shape)
     dims = spec.dims
     if len(shape) != len(dims):
         raise InvalidArgument(f"has shape {list(shape)}, expected {len(dims)} axes {list(dims)}")
-    for axis, (size, expected) in enumerate(zip(shape, dims, strict=True)):
+    for axis, size in enumerate(shape):
+        expected = dims[axis]
         if size < 0 or expected not in (-1, size):
             problem = "is negative" if size < 0 else "differs"
             raise InvalidArgument(f"has shape {list(shape)}, expected {list(dims)}: axis {axis} {problem}")
-    # numpy counts the elements of the other axes even where one is 0.
-    count = math.prod(shape) or math.prod(size for size in shape if size)
-    if count * max(spec.dtype.itemsize, 1) > _MAX_BYTES:
-        raise InvalidArgument(f"has shape {list(shape)}, which is more than 2^63 bytes")
-    return shape
+    count = math.prod(shape)
+    if not 0 < count < _SAFE_COUNT:
+        # numpy counts the elements of the other axes even where one is 0.
+        elements = count or math.prod(size for size in shape if size)
+        if elements * max(spec.dtype.itemsize, 1) > _MAX_BYTES:
+            raise InvalidArgument(f"has shape {list(shape)}, which is more than 2^63 bytes")
+    return shape, count
 
 
 def _from_window(
-    tensor: pb.ModelInferRequest.InferInputTensor, window: Window, spec: TensorSpec, shape: tuple[int, ...]
+    tensor: pb.ModelInferRequest.InferInputTensor,
+    window: Window,
+    spec: TensorSpec,
+    shape: tuple[int, ...],
+    count: int,
 ) -> NDArray[Any]:
     if tensor.HasField("contents"):
         raise InvalidArgument("has typed contents and a shared-memory region; use one of the two")
-    expected = math.prod(shape) * spec.dtype.itemsize
+    expected = count * spec.dtype.itemsize
     if spec.dtype.kserve != "BYTES" and window.size != expected:
         # Before anything is read.
         raise InvalidArgument(
             f"has {window.size} bytes of shared memory, shape {list(shape)} takes {expected}"
         )
-    return _from_raw(window.read(), spec, shape)
+    return _from_raw(window.read(), spec, shape, count)
 
 
-def _from_raw(raw: bytes, spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[Any]:
-    count = math.prod(shape)
-    if spec.dtype.kserve == "BYTES":
+def _from_raw(raw: bytes, spec: TensorSpec, shape: tuple[int, ...], count: int) -> NDArray[Any]:
+    dtype = spec.dtype
+    kserve = dtype.kserve
+    if kserve == "BYTES":
         try:
             return _objects(unframe_bytes(raw, count), shape)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
-    expected = count * spec.dtype.itemsize
+    expected = count * dtype.itemsize
     if len(raw) != expected:
         raise InvalidArgument(f"has {len(raw)} raw bytes, shape {list(shape)} takes {expected}")
-    if spec.dtype.kserve == "BOOL":
+    if kserve == "BOOL":
         return np.not_equal(np.frombuffer(raw, np.uint8), 0).reshape(shape)
-    return np.frombuffer(raw, spec.dtype.numpy).reshape(shape)
+    return np.ndarray(shape, dtype.numpy, raw)
 
 
 def _objects(elements: Sequence[bytes], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -182,11 +142,10 @@ def _objects(elements: Sequence[bytes], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _from_typed(
-    tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec, shape: tuple[int, ...]
+    tensor: pb.ModelInferRequest.InferInputTensor, spec: TensorSpec, shape: tuple[int, ...], count: int
 ) -> NDArray[Any]:
     kserve = spec.dtype.kserve
     field = TYPED_FIELDS.get(kserve)
-    count = math.prod(shape)
     present = [f.name for f, _ in tensor.contents.ListFields()]
     if field is None:
         if count == 0 and not present:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from importlib.metadata import version
 from typing import final
 
@@ -12,7 +12,6 @@ from reactant_core.errors import (
     FailedPrecondition,
     InvalidArgument,
     ModelNotFound,
-    ModelUnavailable,
     Unimplemented,
 )
 from reactant_core.kserve.logsettings import LogSettings
@@ -30,16 +29,29 @@ from reactant_proto import inference_pb2 as pb
 from reactant_proto import inference_pb2_grpc
 from reactant_worker.engine.port import EngineStatistics
 from reactant_worker.models.catalog import VERSION, Catalog, Entry, ModelState
+from reactant_worker.models.declared import declares_internal
 from reactant_worker.models.loader import Loader
 from reactant_worker.models.repository import Repository
+from reactant_worker.models.together import load_together, unload_together
 from reactant_worker.rpc import describe
 from reactant_worker.rpc.counted import CountedInfer
+from reactant_worker.rpc.explicit import require_explicit
 from reactant_worker.rpc.regions import Regions
 from reactant_worker.rpc.stream import answer_stream
 
+_WHY_NOT_LOADED = {
+    "dynamic": " yet: it has just appeared",
+    "static": ": it came after the server's start",
+    "explicit": "",
+}
+
 
 def _answers_a_stream(context: Context) -> bool:
-    return any(key == STREAM_KEY for key, _ in context.invocation_metadata() or ())
+    # A loop: `any` over a generator costs three times as much, for every request.
+    for key, _ in context.invocation_metadata() or ():  # noqa: SIM110
+        if key == STREAM_KEY:
+            return True
+    return False
 
 
 @final
@@ -134,15 +146,12 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def RepositoryIndex(
         self, request: pb.RepositoryIndexRequest, context: Context
     ) -> pb.RepositoryIndexResponse:
-        on_disk = await asyncio.to_thread(self._repository.find)
+        known = {entry.name for entry in self._catalog}
+        not_in_use = await asyncio.to_thread(self._visible_on_disk, known)
         response = pb.RepositoryIndexResponse()
         rows = {entry.name: (entry.state.value, entry.reason) for entry in self._catalog.visible()}
-        not_loaded = (
-            NOT_LOADED
-            if self._control_mode == "explicit"
-            else f"{NOT_LOADED}: it came after the server's start"
-        )
-        for name in on_disk:
+        not_loaded = NOT_LOADED + _WHY_NOT_LOADED[self._control_mode]
+        for name in not_in_use:
             if self._catalog.get(name) is None:
                 rows[name] = (ModelState.UNAVAILABLE.value, not_loaded)
         for name, (state, reason) in sorted(rows.items()):
@@ -154,37 +163,37 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def RepositoryModelLoad(
         self, request: pb.RepositoryModelLoadRequest, context: Context
     ) -> pb.RepositoryModelLoadResponse:
-        self._explicit_only()
+        require_explicit(self._control_mode, "models are loaded and unloaded")
         if request.parameters:
             given = ", ".join(f"'{key}'" for key in sorted(request.parameters))
             raise InvalidArgument(
                 f"load parameters are not offered: {given}; change the bundle's manifest.yaml"
             )
-        path = (await asyncio.to_thread(self._repository.find)).get(request.model_name)
-        if path is None:
-            raise ModelNotFound(f"no bundle named '{request.model_name}' in the model repository")
+        name = request.model_name
+        bundles = await asyncio.to_thread(self._repository.find)
+        if name not in bundles or await asyncio.to_thread(declares_internal, bundles[name]):
+            raise ModelNotFound(f"no bundle named '{name}' in the model repository")
         try:
-            await self._loader.load(request.model_name, path)
+            await load_together(self._loader, self._catalog, name, bundles)
         except BundleError as error:
-            raise FailedPrecondition(f"model '{request.model_name}' failed to load: {error}") from None
+            raise FailedPrecondition(f"model '{name}' failed to load: {error}") from None
         return pb.RepositoryModelLoadResponse()
 
     @answers
     async def RepositoryModelUnload(
         self, request: pb.RepositoryModelUnloadRequest, context: Context
     ) -> pb.RepositoryModelUnloadResponse:
-        self._explicit_only()
-        if self._catalog.get(request.model_name) is None:
+        require_explicit(self._control_mode, "models are loaded and unloaded")
+        entry = self._catalog.get(request.model_name)
+        if entry is None or entry.internal:
             raise ModelNotFound(f"model '{request.model_name}' is not loaded")
-        await self._loader.unload(request.model_name)
+        await unload_together(self._loader, self._catalog, request.model_name)
         return pb.RepositoryModelUnloadResponse()
 
-    def _explicit_only(self) -> None:
-        if self._control_mode != "explicit":
-            raise ModelUnavailable(
-                f"model_control_mode is {self._control_mode}; models are loaded and unloaded by request "
-                "only in explicit mode"
-            )
+    def _visible_on_disk(self, known: Collection[str]) -> list[str]:
+        """Names of bundles in the repository, apart from those `known`, that clients may see. Blocks."""
+        found = self._repository.find()
+        return [n for n, path in found.items() if n not in known and not declares_internal(path)]
 
     @answers
     async def SystemSharedMemoryStatus(
