@@ -1,4 +1,4 @@
-"""The hooks of minilm, loaded as a server loads them, and both bundles, for several tests."""
+"""The code of bundles, loaded as a server loads it, and the bundles, for several tests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tokenize_as() -> Callable[[Bundle], Tokenize]:
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model directory with both bundles; takes some ten seconds."""
+    """A model directory with all bundles; takes some ten seconds."""
     out = tmp_path_factory.mktemp("bundles")
     assert main(["--out", str(out)]) == 0
     return out
@@ -85,6 +85,12 @@ def _preprocessed(hooks: ModuleType, texts: list[bytes]) -> dict[str, NDArray[An
     return tensors
 
 
+@pytest.fixture(scope="session")
+def meta_of() -> Callable[[Bundle], ModuleType]:
+    """Loads the `model.py` that lies in a meta's bundle."""
+    return lambda bundle: _loaded(f"meta_{bundle.name}", bundle.path / "model.py", bundle)
+
+
 def _loaded(name: str, file: Path, bundle: Any) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -92,5 +98,6 @@ def _loaded(name: str, file: Path, bundle: Any) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    module.setup(bundle)
+    if hasattr(module, "setup"):
+        module.setup(bundle)
     return module

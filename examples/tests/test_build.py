@@ -172,7 +172,10 @@ def test_a_directory_without_a_manifest_is_not_current(tmp_path: Path) -> None:
 def test_an_unknown_model_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["minilm", "resnet"])
-    assert "no model resnet; there are minilm, digits" in capsys.readouterr().err
+    assert (
+        "no model resnet; there are minilm, digits, digit_finder, search, page_reader"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow

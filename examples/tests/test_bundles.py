@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import jax
 import numpy as np
@@ -31,8 +33,37 @@ def program_faults(bundle: Bundle) -> list[str]:
     ]
 
 
-def test_the_model_directory_holds_the_two_models(bundles: Path) -> None:
-    assert list(scan_repository([bundles]).bundles) == ["digits", "minilm"]
+def test_the_model_directory_holds_the_models(bundles: Path) -> None:
+    found = list(scan_repository([bundles]).bundles)
+    assert found == ["digit_finder", "digits", "minilm", "page_reader", "search"]
+
+
+def test_search_takes_a_query_and_passages_and_gives_their_order(bundles: Path) -> None:
+    bundle = read_bundle(bundles / "search")
+    assert promised(bundle.manifest.inputs) == [("query", "BYTES", (1,)), ("passages", "BYTES", (-1,))]
+    assert promised(bundle.manifest.outputs) == [("order", "INT32", (-1,)), ("scores", "FP32", (-1,))]
+    assert bundle.manifest.meta_calls == ("minilm",)
+    assert bundle.idempotent
+
+
+def test_page_reader_takes_a_page_and_gives_the_digits_on_it(bundles: Path) -> None:
+    bundle = read_bundle(bundles / "page_reader")
+    assert promised(bundle.manifest.inputs) == [("page", "FP32", (64, 64))]
+    assert promised(bundle.manifest.outputs) == [
+        ("digit", "INT32", (-1,)),
+        ("probability", "FP32", (-1,)),
+        ("corner", "INT32", (-1, 2)),
+    ]
+    assert bundle.manifest.meta_calls == ("digit_finder", "digits")
+    assert read_bundle(bundles / "digit_finder").manifest.internal
+
+
+def test_metas_know_the_largest_batches_of_their_models(
+    bundles: Path, meta_of: Callable[[Bundle], ModuleType]
+) -> None:
+    for meta, model in (("search", "minilm"), ("page_reader", "digits")):
+        code = meta_of(read_bundle(bundles / meta))
+        assert read_bundle(bundles / model).manifest.compiled_batch_sizes[-1] == code.LARGEST_BATCH
 
 
 def test_minilm_takes_text_and_gives_vectors(bundles: Path) -> None:

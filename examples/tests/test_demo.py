@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reactant_examples.demo import DemoError, main, wait_ready
-from reactant_examples.presentation import Style, digit_row, ranking
+from reactant_examples.demo import MODELS, DemoError, main, wait_ready
+from reactant_examples.presentation import Style, digit_row, page_picture, ranking
 
 PLAIN = Style(enabled=False)
 
@@ -29,24 +29,26 @@ class FakeClient:
 
 
 def test_ready_models_are_not_waited_for() -> None:
-    wait_ready(FakeClient([], {"minilm", "digits"}), "here:1", patience=0)
+    wait_ready(FakeClient([], set(MODELS)), "here:1", patience=0)
 
 
 def test_a_model_that_the_server_lacks_is_named_with_how_to_build_it() -> None:
     with pytest.raises(DemoError, match=r"here:1 has no model digits(?s:.*)reactant_examples\.build digits"):
-        wait_ready(FakeClient([{"name": "minilm", "state": "READY"}], {"minilm"}), "here:1", patience=0)
+        wait_ready(
+            FakeClient([{"name": "minilm", "state": "READY"}], {*MODELS} - {"digits"}), "here:1", patience=0
+        )
 
 
 def test_a_model_that_failed_is_named_with_its_reason() -> None:
     models = [{"name": "minilm", "state": "UNAVAILABLE", "reason": "model.b8.mlir: cut short"}]
     with pytest.raises(DemoError, match=r"cannot serve minilm: model\.b8\.mlir: cut short"):
-        wait_ready(FakeClient(models, {"digits"}), "here:1", patience=60)
+        wait_ready(FakeClient(models, {*MODELS} - {"minilm"}), "here:1", patience=60)
 
 
 def test_models_that_take_too_long_are_named() -> None:
-    models = [{"name": name, "state": "LOADING"} for name in ("minilm", "digits")]
-    with pytest.raises(DemoError, match="minilm and digits still not ready after 0 s"):
-        wait_ready(FakeClient(models), "here:1", patience=0)
+    models = [{"name": name, "state": "LOADING"} for name in ("minilm", "search")]
+    with pytest.raises(DemoError, match="minilm, search still not ready after 0 s"):
+        wait_ready(FakeClient(models, {*MODELS} - {"minilm", "search"}), "here:1", patience=0)
 
 
 @pytest.mark.slow
@@ -91,3 +93,14 @@ def test_colour_only_where_it_is_asked_for() -> None:
     scores = np.array([0.5], np.float32)
     assert "\x1b" not in ranking("which?", ["one"], scores, PLAIN)
     assert "\x1b[32m" in ranking("which?", ["one"], scores, Style(enabled=True))
+
+
+def test_a_page_has_what_was_read_beside_each_digit() -> None:
+    image = np.zeros((4, 8), np.float32)
+    image[0, 2], image[1, 3], image[2:, 4] = 16.0, 16.0, 16.0
+    corners = np.array([[0, 2], [2, 4]], np.int32)
+    digits, labels = np.array([7, 1], np.int32), np.array([7, 2], np.int32)
+    assert page_picture(image, corners, digits, labels, PLAIN) == "   7▀▄\n     1█"
+    coloured = page_picture(image, corners, digits, labels, Style(enabled=True))
+    assert "\x1b[32m7\x1b[0m" in coloured
+    assert "\x1b[31m1\x1b[0m" in coloured

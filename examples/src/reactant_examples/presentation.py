@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 _WIDTH = 80
 _BAR = 20
 _SHADES = " ░▒▓█"
+_HALVES = " ▀▄█"
+"""Glyphs for two pixels, one above the other: neither dark, the upper, the lower, both."""
 _BRIGHTEST = 16.0
 _GAP = " " * 3
 
@@ -71,3 +73,23 @@ def digit_row(
         truths.append(style.faint(f"label {label}".center(cell)))
     lines += [_GAP.join(verdicts), _GAP.join(truths)]
     return "\n".join(f"  {line}".rstrip() for line in lines)
+
+
+def page_picture(
+    image: NDArray[np.float32],
+    corners: NDArray[np.int32],
+    digits: NDArray[np.int32],
+    labels: NDArray[np.int32],
+    style: Style,
+) -> str:
+    """A page [h, w], h even, in half as many lines; beside each digit found what it was taken for.
+
+    `corners` [d, 2] are rows and columns where digits begin, `digits` [d] and `labels` [d] what was read and
+    what is there, in the same order.
+    """
+    dark = (image > _BRIGHTEST / 2).astype(int)
+    lines = [[_HALVES[glyph] for glyph in row] for row in dark[::2] + 2 * dark[1::2]]
+    for (y, x), digit, label in zip(corners, digits, labels, strict=True):
+        verdict = (style.good if digit == label else style.bad)(str(digit))
+        lines[y // 2][max(x - 1, 0)] = verdict
+    return "\n".join(f"  {''.join(line)}".rstrip() for line in lines)

@@ -1,0 +1,1 @@
+"""Where on a page handwritten digits are: a matched filter, for metas only."""

@@ -1,0 +1,1 @@
+"""Search: which of some passages answer a query; a meta model over `minilm`."""
