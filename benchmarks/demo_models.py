@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ def run(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        models = options.models or _build(scratch / "models", model)
-        body = h2load.write_body(scratch / "body", _request(model))
+        models = options.models or build(scratch / "models", model)
+        body = h2load.write_body(scratch / "body", request(model))
         environment = {
             "INFERENCE_SERVER_MODELS_INCLUDE": model,
             "INFERENCE_SERVER_RUNTIME_BACKEND": options.backend,
@@ -41,32 +42,36 @@ def run(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             for transport in TRANSPORTS:
                 with worker(models, scratch / "cache", transport, environment) as process:
                     warm_up = min(WARM_UP_REQUESTS, options.requests)
-                    _measure(process, body, scratch, options, requests=warm_up)
-                    row = _measure(process, body, scratch, options, requests=options.requests)
+                    load = partial(measure, process, body, scratch / "log", concurrency=options.concurrency)
+                    load(requests=warm_up)
+                    row = load(requests=options.requests)
                 rows.append({"round": number, "transport": transport, **row})
     return rows
 
 
-def _build(folder: Path, model: str) -> Path:
+def build(folder: Path, model: str) -> Path:
+    """Writes the bundle of a demo model into `folder`, and returns that."""
     subprocess.run([sys.executable, "-m", "reactant_examples.build", "--out", str(folder), model], check=True)
     return folder
 
 
-def _request(model: str) -> pb.ModelInferRequest:
-    request = pb.ModelInferRequest(model_name=model)
+def request(model: str) -> pb.ModelInferRequest:
+    """A request with one row."""
+    message = pb.ModelInferRequest(model_name=model)
     if model == "digits":
-        request.inputs.add(name="image", datatype="FP32", shape=[1, 8, 8])
-        request.raw_input_contents.append(np.full((1, 8, 8), 8, np.float32).tobytes())
+        message.inputs.add(name="image", datatype="FP32", shape=[1, 8, 8])
+        message.raw_input_contents.append(np.full((1, 8, 8), 8, np.float32).tobytes())
     else:
         text = b"How do I reset the password of my account?"
-        request.inputs.add(name="text", datatype="BYTES", shape=[1])
-        request.raw_input_contents.append(struct.pack("<I", len(text)) + text)
-    return request
+        message.inputs.add(name="text", datatype="BYTES", shape=[1])
+        message.raw_input_contents.append(struct.pack("<I", len(text)) + text)
+    return message
 
 
-def _measure(
-    process: WorkerProcess, body: Path, scratch: Path, options: argparse.Namespace, *, requests: int
+def measure(
+    process: WorkerProcess, body: Path, log: Path, *, requests: int, concurrency: int
 ) -> dict[str, Any]:
+    """One closed loop of `requests` messages `body`, as seen by the load and by the worker's metrics."""
     counters = ("worker_dispatch_total", "worker_rows_served_total")
     before = [process.metric(name) for name in counters]
     answered, cpu = process.metric("worker_requests_total", code="OK"), process.cpu_seconds()
@@ -75,14 +80,14 @@ def _measure(
         METHOD,
         body,
         requests=requests,
-        concurrency=options.concurrency,
-        log=scratch / "log",
+        concurrency=concurrency,
+        log=log,
     )
     used = process.cpu_seconds() - cpu
     dispatches, rows = (process.metric(name) - was for name, was in zip(counters, before, strict=True))
     ok = int(process.metric("worker_requests_total", code="OK") - answered)
     return {
-        "concurrency": options.concurrency,
+        "concurrency": concurrency,
         "requests": requests,
         "failed": load.failed,
         "ok_by_grpc_status": ok,

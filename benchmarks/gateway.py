@@ -35,6 +35,8 @@ SHAPES: Mapping[str, Sequence[int]] = {"64 B": [1, 39], "147 KiB": [1, 224, 224,
 
 # Of the requests asked for, the share sent with each body: the larger takes longer.
 _SHARES: Mapping[str, float] = {"64 B": 1.0, "147 KiB": 0.3}
+_SHARE_ALONE = 0.25
+"""And of those the share sent one at a time."""
 
 
 @final
@@ -76,12 +78,14 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
                     _started(stack, cores, partial(proxies.nginx, ports, folder / f"nginx{number}")),
                 ]
                 for body, path in bodies.items():
-                    for concurrency in (1, options.concurrency):
+                    for concurrency in (1, options.concurrency, 4 * options.concurrency):
                         measure = partial(
                             _measure,
                             ports=ports,
                             body=path,
-                            requests=round(options.requests * _SHARES[body]),
+                            requests=round(
+                                options.requests * _SHARES[body] * (_SHARE_ALONE if concurrency == 1 else 1.0)
+                            ),
                             concurrency=concurrency,
                             folder=folder,
                         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 _STOP_SECONDS = 60
+_LOG_CHARACTERS = 2000
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -77,13 +79,18 @@ def started(
     ready: Callable[[], bool],
     timeout_seconds: float,
     environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Yields a process once `ready`, then ends it with SIGTERM.
+
+    What it prints goes to `log`, whose end is a note of the error; to the terminal without one.
 
     Raises:
         RuntimeError: it ended by itself, was not ready in time, or did not exit with 0.
     """
-    process = subprocess.Popen(command, env=environment, cwd=ROOT)
+    with contextlib.ExitStack() as stack:
+        output = None if log is None else stack.enter_context(log.open("wb"))
+        process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=output, stderr=output)
     try:
         _wait(name, process, ready, timeout_seconds)
         yield process
@@ -94,6 +101,8 @@ def started(
     except Exception as error:
         if process.poll() is not None:
             error.add_note(f"{name} has ended with {process.returncode}")
+        if log is not None:
+            error.add_note(log.read_text(errors="replace")[-_LOG_CHARACTERS:])
         raise
     finally:
         # Killed at once, a process with children of its own would leave them behind.

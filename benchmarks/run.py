@@ -16,7 +16,7 @@ from typing import Any, final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import demo_models, gateway
+from benchmarks import coalescing, demo_models, gateway, worker
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -36,7 +36,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         model: Benchmark(demo_models.missing, partial(demo_models.run, model))
         for model in ("digits", "minilm")
     },
+    "coalescing": Benchmark(coalescing.missing, coalescing.run, coalescing.summary),
     "gateway": Benchmark(gateway.missing, gateway.run, gateway.summary),
+    "worker": Benchmark(worker.missing, worker.run, worker.summary),
 }
 
 

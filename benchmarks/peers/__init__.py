@@ -1,0 +1,1 @@
+"""Other inference servers that serve the benchmark's function, each in an environment of its own."""
