@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import final
 
 from benchmarks import processes
+from reactant_core.testing import eventually_sync
 
 READY_TIMEOUT_SECONDS = 30
 
@@ -145,6 +146,8 @@ def nginx(workers: Sequence[int], folder: Path, buffers: Sequence[str] = NGINX_B
         ready=lambda: processes.listens(port),
         timeout_seconds=READY_TIMEOUT_SECONDS,
     ) as process:
+        # The master listens before its worker, which does the work, is there.
+        eventually_sync(lambda: processes.children(process.pid), what="nginx has a worker")
         yield Proxy("nginx", port, [process.pid, *processes.children(process.pid)], None)
     if log.read_text():
         raise RuntimeError(f"nginx logged: {log.read_text()[:2000]}")
