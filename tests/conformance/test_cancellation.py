@@ -24,13 +24,13 @@ def counted(target: Target, model: str) -> float:
 def test_q1_abandoned_while_queued(target: Target, hook_log: HookLog, steps_of: int) -> None:
     executed, cancelled = target.executed("slow"), counted(target, "slow")
     with (
-        busy_device(target, hook_log, steps_of) as running,
+        busy_device(target, hook_log, 2 * steps_of) as running,
         Forwarder(HOST, target.process.port) as forwarder,
         Client(forwarder.address) as other,
     ):
         lost = other.start_infer(slow(1, id=unique("lost")))
         left = target.client.start_infer(slow(1, id=unique("left")))
-        late = target.client.start_infer(slow(1, id=unique("late")), timeout=0.2)
+        late = target.client.start_infer(slow(1, id=unique("late")), timeout=0.5)
         eventually_sync(lambda: target.depth("slow") == 3, what="three requests are queued")
 
         forwarder.cut()
