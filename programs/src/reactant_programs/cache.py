@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -37,7 +38,7 @@ class CacheStatistics:
 
     Attributes:
         hits: loaded from the cache.
-        misses: compiled, since the cache had no usable entry.
+        misses: compiled, here or in the child process, since the cache had no usable entry.
         compile_seconds: time in the compiler for the misses, summed over threads.
     """
 
@@ -67,7 +68,7 @@ def enable_cache(cache_dir: Path) -> None:
     with compilation_cache._cache_initialized_mutex:
         compilation_cache._cache = _JaxCache(executables)
         compilation_cache._cache_initialized = True
-    _records.store = records
+    _records.store, _records.directory = records, cache_dir
 
 
 def disable_cache() -> None:
@@ -75,7 +76,37 @@ def disable_cache() -> None:
     set_option("jax_compilation_cache_dir", None)
     set_option("jax_enable_compilation_cache", False)
     compilation_cache.reset_cache()
-    _records.store = None
+    _records.store = _records.directory = None
+
+
+def cache_directory() -> Path | None:
+    """Where executables are kept; None without a cache."""
+    return _records.directory
+
+
+@contextmanager
+def asking(build: Callable[[str], bytes | None]) -> Iterator[None]:
+    """What this thread looks up in the block and does not find, it asks `build` for, by key.
+
+    `build` gives the entry, or None for a compilation in this thread. JAX turns an Exception of it into a
+    warning and compiles.
+    """
+    _here.build = build
+    try:
+        yield
+    finally:
+        _here.build = None
+
+
+@contextmanager
+def noting() -> Iterator[dict[str, bytes]]:
+    """The entries, by key, that this thread reads or makes in the block, also where they cannot be stored."""
+    noted: dict[str, bytes] = {}
+    _here.noted = noted
+    try:
+        yield noted
+    finally:
+        _here.noted = None
 
 
 def cache_statistics() -> CacheStatistics:
@@ -111,17 +142,45 @@ class _JaxCache(CacheInterface):
         self._path = store.directory
 
     def get(self, key: str) -> bytes | None:
-        return self._store.get(key)
+        value = self._store.get(key)
+        if value is None and _here.build is not None:
+            value = _here.build(key)
+            _here.built = value is not None
+        if value is not None and _here.noted is not None:
+            _here.noted[key] = value
+        return value
 
     def put(self, key: str, value: bytes) -> None:
+        if _here.noted is not None:
+            _here.noted[key] = value
         self._store.put(key, value)
 
 
 @final
 class _Records:
-    """The store of inspection records, once there is a cache."""
+    """The cache's directory and its store of inspection records, once there is one."""
 
+    directory: Path | None = None
     store: BlobStore | None = None
+
+
+@final
+class _Here(threading.local):
+    """What is under way in this thread.
+
+    Attributes:
+        pending: JAX has asked for an executable and not said yet that it has it.
+        hit: it was there.
+        built: it was not, and `build` gave it.
+        build: see `asking`.
+        noted: see `noting`.
+    """
+
+    pending = False
+    hit = False
+    built = False
+    build: Callable[[str], bytes | None] | None = None
+    noted: dict[str, bytes] | None = None
 
 
 @final
@@ -130,7 +189,6 @@ class _Counters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._here = threading.local()
         self._listening = False
         self._hits = 0
         self._requests = 0
@@ -150,22 +208,23 @@ class _Counters:
 
     def _on_event(self, event: str, **_: Any) -> None:
         if event == _REQUEST:
-            self._here.pending = True
-            self._here.hit = False
+            _here.pending = True
+            _here.hit = _here.built = False
         elif event == _HIT:
-            self._here.hit = True
+            _here.hit = not _here.built
 
     def _on_duration(self, event: str, duration_secs: float, **_: Any) -> None:
-        if event != _BUILT or not getattr(self._here, "pending", False):
+        if event != _BUILT or not _here.pending:
             return
-        self._here.pending = False
+        _here.pending = False
         with self._lock:
             self._requests += 1
-            if self._here.hit:
+            if _here.hit:
                 self._hits += 1
             else:
                 self._seconds += duration_secs
 
 
+_here = _Here()
 _records = _Records()
 _counters = _Counters()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, final
+from functools import partial
+from typing import Any, Final, final
 
 import jax
 import numpy as np
@@ -13,6 +16,8 @@ from jax.sharding import SingleDeviceSharding
 from reactant_core.bundle.errors import BundleError
 from reactant_core.bundle.signature import Signature
 from reactant_programs.artifact import Artifact
+from reactant_programs.beside import CompilerChild, CompilerCrash
+from reactant_programs.cache import asking, cache_directory
 from reactant_programs.element_types import NUMPY_TYPES
 from reactant_programs.exported import lowering_platform, rebuild
 
@@ -79,12 +84,26 @@ class Program:
         return outputs
 
 
-def compile_artifact(artifact: Artifact, device: jax.Device) -> Program:
+_SMALL_BYTES: Final = 1024
+"""A program of so few operations is compiled in less time than the child takes to start."""
+
+_child = CompilerChild()
+atexit.register(_child.close)
+
+
+def compile_artifact(artifact: Artifact, device: jax.Device, *, beside: bool = False) -> Program:
     """Compiles for `device`, or loads the executable from the cache; safe to call from many threads.
+
+    Args:
+        artifact: the program.
+        device: what it will run on.
+        beside: what the cache does not hold is compiled in a child process, so that this one's interpreter
+            stays free meanwhile. On CPUs only, only with a cache, and no program of a few operations: these
+            are compiled here, and so is, with a warning, what the child fails to compile.
 
     Raises:
         BundleError: naming the file: XLA refuses the program, it is for other platforms, or an argument or
-            result has an element type that cannot be passed.
+            result has an element type that cannot be passed; or it crashes the compiler in the child.
     """
     begun = time.monotonic()
     platform = lowering_platform(device)
@@ -102,8 +121,12 @@ def compile_artifact(artifact: Artifact, device: jax.Device) -> Program:
         for argument in artifact.signature.arguments
     ]
     try:
-        compiled = jax.jit(function, out_shardings=sharding).lower(*avals).compile()
+        lowered = jax.jit(function, out_shardings=sharding).lower(*avals)
+        with _compiler(artifact, device) if beside else nullcontext():
+            compiled = lowered.compile()
         memory = _memory_use(compiled)
+    except CompilerCrash as error:
+        raise BundleError(f"{artifact.path.name}: {error}") from error
     except Exception as error:
         # XLA reports what it dislikes in a program by several exception types, ValueError among them.
         text = " ".join(str(error).split())[:600]
@@ -115,6 +138,17 @@ def compile_artifact(artifact: Artifact, device: jax.Device) -> Program:
         memory=memory,
         build_seconds=time.monotonic() - begun,
     )
+
+
+def _compiler(artifact: Artifact, device: jax.Device) -> AbstractContextManager[None]:
+    """Where this thread compiles what it does not find.
+
+    A child with a GPU would need memory there for its context and for tuning, out of what models have.
+    """
+    directory = cache_directory()
+    if directory is None or device.platform != "cpu" or len(artifact.portable) < _SMALL_BYTES:
+        return nullcontext()
+    return asking(partial(_child.build, artifact, directory))
 
 
 def _check(artifact: Artifact, platform: str) -> None:

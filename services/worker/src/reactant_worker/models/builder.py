@@ -27,18 +27,24 @@ T = TypeVar("T")
 
 @final
 class Builder:
-    """The steps of a load, in order: `read`, `inspect`, `build`. The heavy parts run on the two pools.
+    """The steps of a load, in order: `read`, `inspect`, `build`. The heavy parts run on the pools.
 
     A step that is cancelled lets the call that a thread is in go on and discards what comes of it.
     """
 
     def __init__(
-        self, *, device: asyncio.Future[Device], pool: WorkPool, compile_pool: WorkPool, clock: Clock
+        self,
+        *,
+        device: asyncio.Future[Device],
+        pool: WorkPool,
+        compile_pool: WorkPool,
+        beside_pool: WorkPool,
+        clock: Clock,
     ) -> None:
         self._device = device
         self._pool = pool
         self._clock = clock
-        self._executables = Executables(compile_pool)
+        self.executables = Executables(compile_pool, beside_pool)
 
     async def read(self, path: Path) -> Bundle:
         """Reads and checks what is on disk; raises BundleError."""
@@ -109,7 +115,7 @@ class Builder:
         on_program: Callable[[], None],
     ) -> dict[ProgramKey, Program]:
         async def one(key: ProgramKey) -> Program:
-            program = await self._executables.get(artifacts[key], device)
+            program = await self.executables.get(artifacts[key], device)
             on_program()
             return program
 

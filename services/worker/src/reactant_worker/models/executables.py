@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from functools import partial
 from typing import final
 
 from reactant_programs.artifact import Artifact
@@ -16,11 +17,18 @@ from reactant_worker.pool import WorkPool
 class Executables:
     """Compiles each program once, however many models and versions run it; weights are its arguments.
 
-    A program lives as long as somebody uses it. Used on the event loop only; `pool` compiles.
+    A program lives as long as somebody uses it. Used on the event loop only.
+
+    Attributes:
+        serving: models serve meanwhile. On a CPU a child process then compiles, see `compile_artifact`;
+            before that it would only cost the start of one.
     """
 
-    def __init__(self, pool: WorkPool) -> None:
+    def __init__(self, pool: WorkPool, beside: WorkPool) -> None:
+        """`pool` compiles; the threads of `beside` wait for the child and load what comes of it."""
+        self.serving = True
         self._pool = pool
+        self._beside = beside
         self._programs: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
         self._compiling: dict[str, asyncio.Task[Program]] = {}
 
@@ -41,7 +49,10 @@ class Executables:
 
     async def _compile(self, artifact: Artifact, device: Device) -> Program:
         try:
-            program = await self._pool.run(compile_artifact, artifact, device.jax)
+            if self.serving and device.kind == "cpu":
+                program = await self._beside.run(partial(compile_artifact, beside=True), artifact, device.jax)
+            else:
+                program = await self._pool.run(compile_artifact, artifact, device.jax)
         finally:
             del self._compiling[artifact.digest]
         self._programs[artifact.digest] = program

@@ -90,7 +90,7 @@ class _Name:
 
 @final
 class Loader:
-    """Decides on the event loop what each name serves; the heavy steps run on the two pools.
+    """Decides on the event loop what each name serves; the heavy steps run on the pools.
 
     An operation once begun is finished, whether or not the one who asked for it still waits. Only a load
     gives way: to an unload of its model, and to a load of other files.
@@ -104,12 +104,15 @@ class Loader:
         device: asyncio.Future[Device],
         pool: WorkPool,
         compile_pool: WorkPool,
+        beside_pool: WorkPool,
         clock: Clock,
         terms: Callable[[ServedModel], ModelTerms],
     ) -> None:
         self._catalog = catalog
         self._serving = Serving(catalog=catalog, engine=engine, terms=terms)
-        self._builder = Builder(device=device, pool=pool, compile_pool=compile_pool, clock=clock)
+        self._builder = Builder(
+            device=device, pool=pool, compile_pool=compile_pool, beside_pool=beside_pool, clock=clock
+        )
         self._pool = pool
         self._clock = clock
         self._names: dict[str, _Name] = {}
@@ -126,6 +129,7 @@ class Loader:
 
     async def load_all(self, bundles: Mapping[str, Path]) -> None:
         """Settles the start-up set: each model ends READY or UNAVAILABLE, none stops the others."""
+        self._builder.executables.serving = False
         entries = [
             self._catalog.get(name) or await self._begin(name, bundles[name]) for name in sorted(bundles)
         ]
@@ -139,6 +143,7 @@ class Loader:
             # Whether a meta came to serve is known when the models that it calls are settled.
             if entry.model is not None and entry.model.meta:
                 self.progress.settle(ready=entry.state is ModelState.READY)
+        self._builder.executables.serving = True
 
     async def expect(self, name: str, path: Path, reason: str) -> None:
         """Makes a bundle known that is loaded later: LOADING, for this reason."""
