@@ -11,8 +11,9 @@ from policy.tests.scheduling.simulation import STEADY, Simulation
 from reactant_policy.scheduling.discipline import Candidate
 from reactant_policy.scheduling.disciplines import make_discipline
 from reactant_policy.scheduling.fair import Fair
+from reactant_policy.scheduling.ledger import Ledger, Promise
 from reactant_policy.scheduling.queues import Waiting
-from reactant_policy.scheduling.scheduler import ModelTerms, Scheduler
+from reactant_policy.scheduling.scheduler import Dispatch, ModelTerms, Scheduler
 
 
 def device(costs: dict[str, float], *, depth: int = 1, jitter: float = 0.0) -> Simulation:
@@ -174,6 +175,42 @@ def test_a_model_whose_executions_fail_unmeasured_is_charged_what_they_should_ta
         if dispatch.model == "well":
             scheduler.observe("well", None, 1, 0.01, 0.01 * ticket + 0.01)
     assert ran.count("well") == pytest.approx(100, abs=2)
+
+
+@pytest.mark.parametrize("withdrawn", [True, False])
+def test_a_dispatch_that_everybody_left_costs_its_model_nothing(withdrawn: bool) -> None:
+    scheduler = Scheduler(make_discipline("fair"))
+    for model in ("left", "other"):
+        scheduler.add_model(model, ModelTerms((1,), coalesces=True, max_batch_size=1))
+        scheduler.seed(model, None, 1, 1.0)
+
+    def run(ticket: int, *models: str) -> Dispatch:
+        for model in models:
+            scheduler.enqueue(model, Waiting(ticket, 1, None, float(ticket)))
+            ticket += 1
+        dispatch = scheduler.next(float(ticket)).dispatch
+        assert dispatch is not None
+        return dispatch
+
+    first = run(0, "left")
+    if withdrawn:
+        scheduler.withdrawn(first, 1.0)
+        scheduler.withdrawn(first, 1.0)  # once is enough
+    run(2, "other")
+    scheduler.observe("other", None, 1, 0.5, 3.0)
+    assert run(4, "other", "left").model == ("left" if withdrawn else "other")
+    scheduler.remove_model("left")
+    scheduler.withdrawn(first, 9.0)
+
+
+def test_what_is_withdrawn_is_no_other_dispatch_of_its_kind() -> None:
+    ledger = Ledger()
+    first, second, third = (Promise(1.0, end) for end in (1.0, 2.0, 2.0))
+    for promise in (first, second, third):
+        ledger.add("m", None, 4, promise)
+    assert ledger.withdraw(second)
+    assert not ledger.withdraw(second)
+    assert [ledger.settle("m", None, 4) for _ in range(3)] == [first, third, None]
 
 
 def test_a_model_that_comes_back_under_its_name_is_a_new_one() -> None:

@@ -50,6 +50,10 @@ class FakeDevice:
     kind: str = "cpu"
     used: int = 0
     largest: int = 0
+    limit: int = 0
+
+    def memory_limit(self) -> int:
+        return self.limit
 
     def bytes_in_use(self) -> int:
         return self.used
@@ -101,11 +105,12 @@ class Worker:
     settings: ModelSchedulingConfig = field(default_factory=ModelSchedulingConfig)
     device: FakeDevice | None = field(default_factory=FakeDevice)
     weights: list[tuple[str, float]] = field(default_factory=list)
+    budget: int = 0
 
     def __post_init__(self) -> None:
         self.policies = ModelPolicies(SchedulerConfig(models={"m": self.settings}))
         self.servicer = ControlServicer(
-            terms=WorkerTerms("w3", self.mode, "edf", "GPU-7", 7),
+            terms=WorkerTerms("w3", self.mode, "edf", "GPU-7", 7, self.budget),
             catalog=self.catalog,
             policies=self.policies,
             set_weight=lambda *told: self.weights.append(told),
@@ -184,6 +189,25 @@ async def test_every_field_of_a_loaded_model() -> None:
             )
         ],
     )
+
+
+@pytest.mark.parametrize(
+    ("budget", "device", "told"),
+    [
+        (0, FakeDevice("cuda", limit=80), 80),
+        (50, FakeDevice("cuda", limit=80), 50),
+        (50, None, 50),
+        (0, FakeDevice(), 0),
+        (0, None, 0),
+    ],
+)
+@async_test
+async def test_the_budget_that_was_set_else_what_the_device_has(
+    budget: int, device: FakeDevice | None, told: int
+) -> None:
+    worker = Worker(plain(), device=device, budget=budget)
+
+    assert (await worker.status()).weight_budget_bytes == told
 
 
 @pytest.mark.parametrize(("cap", "effective"), [(None, 8), (5, 5), (100, 8)])

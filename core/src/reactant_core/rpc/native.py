@@ -26,9 +26,12 @@ import grpc
 import grpc.aio
 
 from reactant_core.errors import NOT_STARTED_KEY
+from reactant_core.logs import get_logger
 from reactant_core.net import unacknowledged_bytes
+from reactant_core.rpc.direct import DirectCall, Taker
 from reactant_core.rpc.options import Options
 
+_log = get_logger(__name__)
 _DRAIN_POLL_SECONDS = 0.01
 # What has been handed to HTTP/2 reaches the kernel a moment later: one empty look is not proof.
 _DRAIN_LOOKS = 3
@@ -68,6 +71,8 @@ class NativeBackend:
         )
         self._handlers = _Handlers()
         self._servers: list[Any] = []
+        self._takers: dict[str, Taker] = {}
+        self._bursts: list[_Bursts] = []
         # Never done: no way is known in which this server ends by itself.
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -91,6 +96,9 @@ class NativeBackend:
         self._servers.append(server)
         return port
 
+    def offer(self, method: str, taker: Taker) -> None:
+        self._takers[method] = taker
+
     async def start(self) -> None:
         if not self._servers:
             raise RuntimeError("bind an address before start()")
@@ -98,11 +106,61 @@ class NativeBackend:
         for server in self._servers:
             self._handlers.add_to(server)
             await server.start()
+            if self._takers:
+                self._bursts.append(_Bursts(server, self._takers))
 
     async def stop(self, grace_seconds: float) -> None:
         for server in self._servers:
             server._front.deadline = time.monotonic() + grace_seconds
         await asyncio.gather(*(server.stop(grace_seconds) for server in self._servers))
+        for bursts in self._bursts:
+            bursts.abandon()
+
+
+@final
+class _Bursts:
+    """Stands before a server's events, and offers those of some methods to their takers first."""
+
+    def __init__(self, server: Any, takers: Mapping[str, Taker]) -> None:
+        native: Any = importlib.import_module("pygrpc_native")
+        self._call_kind: int = native.EVENT_CALL
+        self._server = server
+        self._ordinary = server._on_events
+        self._limit: int | None = server._receive_limit
+        self._takers = {
+            index: takers[method] for index, (method, _) in enumerate(server._table) if method in takers
+        }
+        self._taken: dict[int, DirectCall] = {}
+        server._on_events = self._on_events
+
+    def abandon(self) -> None:
+        """Tells of the calls that are still open that nobody waits for them any more."""
+        for call in list(self._taken.values()):
+            call.abandon()
+
+    def _on_events(self, events: Sequence[tuple[Any, ...]]) -> None:
+        front, taken, takers = self._server._front, self._taken, self._takers
+        offered: dict[int, list[DirectCall]] = {}
+        # What comes after the stop, or is too large, is refused in the ordinary way.
+        limit = -1 if self._server._stopping else self._limit
+        for kind, call_id, method, payload, _, details in events:
+            if kind == self._call_kind and method in takers and (limit is None or len(payload) <= limit):
+                offered.setdefault(method, []).append(DirectCall(front, taken, call_id, payload, details))
+        for method, calls in offered.items():
+            try:
+                takers[method](calls)
+            except Exception:
+                # What it did not take goes on to the servicer.
+                _log.exception("calls could not be taken", calls=len(calls))
+        rest = []
+        for event in events:
+            call = taken.get(event[1])
+            if call is None:
+                rest.append(event)
+            elif event[0] != self._call_kind:
+                call.abandon()
+        if rest:
+            self._ordinary(rest)
 
 
 @final

@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from reactant_core.net import bind_failure, check_free, format_address
+from reactant_core.rpc.direct import Taker
 from reactant_core.rpc.native import NativeBackend, unavailable_because
 from reactant_core.rpc.options import DEFAULT_MESSAGE_BYTES, Options, server_options
 from reactant_core.rpc.tls import ServerTls, server_credentials
@@ -35,6 +36,10 @@ class _Backend(Protocol):
 
     def bind_unix(self, path: Path) -> None:
         """Raises RuntimeError when the path cannot be bound."""
+        ...
+
+    def offer(self, method: str, taker: Taker) -> None:
+        """See `RpcServer.offer`."""
         ...
 
     async def start(self) -> None: ...
@@ -100,6 +105,13 @@ class RpcServer:
             self._sockets[path] = _identity(path)
         except (RuntimeError, OSError) as error:
             raise unix_bind_failure(path, error) from error
+
+    def offer(self, method: str, taker: Taker) -> None:
+        """Offers the calls of a unary method to `taker` before its servicer, where the transport can.
+
+        `method` is `/service/method`. Interceptors do not see what is taken. Call it before `start`.
+        """
+        self._backend.offer(method, taker)
 
     async def start(self) -> None:
         """Begins to answer."""
@@ -173,6 +185,9 @@ class _GrpcioBackend:
     def bind_unix(self, path: Path) -> None:
         # gRPC core reads the address as a URI.
         self.server.add_insecure_port(f"unix:{quote(os.fspath(path))}")
+
+    def offer(self, method: str, taker: Taker) -> None:
+        """Not here: the servicer gets every call."""
 
     async def start(self) -> None:
         before = asyncio.all_tasks()

@@ -35,6 +35,14 @@ class Ledger:
         """A dispatch is on its way."""
         self._promises.append(((model, variant, size), promise))
 
+    def withdraw(self, promise: Promise) -> bool:
+        """A dispatch will not run; False when its promise is not here (any more)."""
+        for place, (_, added) in enumerate(self._promises):
+            if added is promise:
+                del self._promises[place]
+                return True
+        return False
+
     def settle(self, model: str, variant: int | None, size: int) -> Promise | None:
         """What was promised of the oldest such dispatch, which ended; those before it never will."""
         for place, (dispatch, promise) in enumerate(self._promises):

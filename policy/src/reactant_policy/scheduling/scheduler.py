@@ -6,7 +6,7 @@ Not thread-safe and clockless: the caller serialises calls and passes the time o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, nextafter
 from typing import final
 
@@ -28,13 +28,17 @@ Dropped = tuple[tuple[str, Waiting], ...]
 @final
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One execution: `requests` of `model`, padded up to `size` rows, all of one variant."""
+    """One execution: `requests` of `model`, padded up to `size` rows, all of one variant.
+
+    `promise` is what it was charged and when it should end.
+    """
 
     model: str
     requests: tuple[Waiting, ...]
     rows: int
     size: int
     variant: int | None
+    promise: Promise = field(repr=False, compare=False)
 
 
 @final
@@ -166,6 +170,12 @@ class Scheduler:
                 self._charge(state, seconds - promise.seconds, now)
             self.seed(model, variant, size, seconds)
 
+    def withdrawn(self, dispatch: Dispatch, now: float) -> None:
+        """Takes back what a dispatch was charged that never came to run, as nobody wants it any more."""
+        state = self._models.get(dispatch.model)
+        if self._ledger.withdraw(dispatch.promise) and state is not None:
+            self._charge(state, -dispatch.promise.seconds, now)
+
     def delivered(self, seconds: float) -> None:
         """Records how long after the end of an execution its answers were with those who asked."""
         self._margin.delivery.observe(seconds)
@@ -216,8 +226,9 @@ class Scheduler:
         self._left(state, requests)
         # At once, not when it ended: with several in flight the next choice must know of it.
         self._charge(state, seconds, now)
-        self._ledger.add(state.name, variant, batch.size, Promise(seconds, start + seconds))
-        return Dispatch(state.name, requests, batch.rows, batch.size, variant)
+        promise = Promise(seconds, start + seconds)
+        self._ledger.add(state.name, variant, batch.size, promise)
+        return Dispatch(state.name, requests, batch.rows, batch.size, variant, promise)
 
     def _charge(self, state: ModelState, seconds: float, now: float) -> None:
         self._discipline.spent(state.name, state.terms.weight, seconds, now)

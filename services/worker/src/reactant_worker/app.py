@@ -45,6 +45,7 @@ from reactant_worker.reload import Reload
 from reactant_worker.rpc.admission import Admission, QueueCount
 from reactant_worker.rpc.control import ControlServicer, WorkerTerms
 from reactant_worker.rpc.counted import CountedInfer
+from reactant_worker.rpc.direct import DirectInfer
 from reactant_worker.rpc.infer import InferPath
 from reactant_worker.rpc.inference import InferenceServicer
 from reactant_worker.rpc.regions import Regions
@@ -55,6 +56,7 @@ _log = logs.get_logger(__name__)
 EX_OK, EX_FAILURE, EX_CONFIG = 0, 1, 78
 """Exit codes; 78 (sysexits' EX_CONFIG) tells a supervisor that a restart cannot help."""
 
+_INFER = "/inference.GRPCInferenceService/ModelInfer"
 _STOP_GRACE_SECONDS = 1.0
 _QUIET_SECONDS = 0.05
 
@@ -62,7 +64,9 @@ _MAX_LOAD_THREADS = 4
 """Enough to overlap reading and compiling, few enough to leave cores to requests."""
 
 _COMPILE_NICENESS = 10
-"""XLA compiles on every core it gets: requests go first."""
+"""XLA compiles on every core it gets: requests go first. Not for threads that wait for the compiler's own
+process: what they do themselves is done holding the interpreter, and for whoever waits for that the less
+they get of a core the worse."""
 
 
 class StartupError(Exception):
@@ -84,6 +88,7 @@ class Worker:
         self._hook_pool = WorkPool(config.hook_pool_size(cores), "hook")
         self._load_pool = WorkPool(min(cores, _MAX_LOAD_THREADS), "load")
         self._compile_pool = WorkPool(min(cores, _MAX_LOAD_THREADS), "compile", niceness=_COMPILE_NICENESS)
+        self._beside_pool = WorkPool(min(cores, _MAX_LOAD_THREADS), "compile-beside")
         self._registry = CollectorRegistry()
         self._metrics = WorkerMetrics(self._registry)
         self._health = HealthServicer()
@@ -122,6 +127,7 @@ class Worker:
             device=self._device,
             pool=self._load_pool,
             compile_pool=self._compile_pool,
+            beside_pool=self._beside_pool,
             clock=SYSTEM_CLOCK,
             terms=self._policies.terms,
         )
@@ -151,25 +157,36 @@ class Worker:
             self._startup = found
             await self._loader.announce(found)
         regions = Regions()
+        counted = CountedInfer(
+            infer=InferPath(
+                catalog=self._catalog,
+                admission=self._admission,
+                bridge=self._bridge,
+                hook_pool=self._hook_pool,
+                metas=self._metas,
+                metrics=self._metrics,
+                clock=SYSTEM_CLOCK,
+                regions=regions,
+                max_response_bytes=config.grpc.max_send_msg_bytes,
+            ),
+            catalog=self._catalog,
+            metrics=self._metrics,
+            clock=SYSTEM_CLOCK,
+        )
+        direct = DirectInfer(
+            catalog=self._catalog,
+            admission=self._admission,
+            bridge=self._bridge,
+            counted=counted,
+            metrics=self._metrics,
+            clock=SYSTEM_CLOCK,
+            max_response_bytes=config.grpc.max_send_msg_bytes,
+        )
+        self._rpc.offer(_INFER, direct)
         servicer = InferenceServicer(
             catalog=self._catalog,
             repository=self._repository,
-            infer=CountedInfer(
-                infer=InferPath(
-                    catalog=self._catalog,
-                    admission=self._admission,
-                    bridge=self._bridge,
-                    hook_pool=self._hook_pool,
-                    metas=self._metas,
-                    metrics=self._metrics,
-                    clock=SYSTEM_CLOCK,
-                    regions=regions,
-                    max_response_bytes=config.grpc.max_send_msg_bytes,
-                ),
-                catalog=self._catalog,
-                metrics=self._metrics,
-                clock=SYSTEM_CLOCK,
-            ),
+            infer=counted,
             regions=regions,
             log_settings=LogSettings(os.environ.get(logs.FORMAT_VARIABLE, "default")),
             ready=lambda: self._vitals.ready,
@@ -266,9 +283,10 @@ class Worker:
         self._metas.close()
         self._load_pool.close()
         self._compile_pool.close()
+        self._beside_pool.close()
         ended = await asyncio.to_thread(self._engine.stop, _STOP_GRACE_SECONDS)
         _log.info("stopped")
-        pools = (self._hook_pool, self._metas, self._load_pool, self._compile_pool)
+        pools = (self._hook_pool, self._metas, self._load_pool, self._compile_pool, self._beside_pool)
         return ended and not any(pool.running for pool in pools)
 
     def _control(self) -> ControlServicer:
@@ -279,6 +297,7 @@ class Worker:
             discipline=config.scheduler.discipline,
             gpu=os.environ.get("CUDA_VISIBLE_DEVICES", ""),
             max_concurrent_requests=config.endpoints.max_concurrent_requests,
+            weight_budget_bytes=config.runtime.weight_budget_bytes,
         )
         return ControlServicer(
             terms=terms,

@@ -48,6 +48,10 @@ class Device:
         """Largest allocation possible without compaction, bytes; 0 where the backend does not tell."""
         return int(self._account().get("largest_free_block_bytes", 0))
 
+    def memory_limit(self) -> int:
+        """Bytes of device memory this process may use; 0 where the backend sets no limit (CPU)."""
+        return int(self._account().get("bytes_limit", 0))
+
     def _account(self) -> dict[str, Any]:
         return self.jax.memory_stats() or {}
 

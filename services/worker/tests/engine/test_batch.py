@@ -73,6 +73,17 @@ def test_a_request_that_fills_the_batch_is_not_copied(doubling: ProgramSet) -> N
     np.testing.assert_array_equal(answer, np.full((4, 3), 10))
 
 
+@pytest.mark.parametrize("offset", range(9))
+def test_a_request_may_begin_at_any_address(doubling: ProgramSet, offset: int) -> None:
+    """As it does inside of a message."""
+    (array,) = rows(1, 2, 3, 4)
+    lying = np.ndarray(array.shape, array.dtype, bytes(offset) + array.tobytes(), offset)
+    [(alone,)] = run(doubling.stage(4, None, [(lying,)], [4]))
+    first, second = run(doubling.stage(8, None, [(lying,), (lying,)], [4, 4]))
+    for answer in (alone, *first, *second):
+        np.testing.assert_array_equal(answer, array * 2)
+
+
 def test_answers_share_no_memory_with_what_is_written_next() -> None:
     """A program that gives its input back must not give back the slot."""
     echo = program_set(lambda x: (x,), [spec("x", (-1, 3))], [spec("y", (-1, 3))], (4,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import final
 
 import pytest
 from services.worker.tests.engine.fakes import MODEL, TERMS, Device, make_engine, submission
@@ -12,7 +13,7 @@ from reactant_core.errors import InternalError
 from reactant_core.testing import FakeClock, async_test, eventually
 from reactant_worker.engine.bridge import EngineBridge
 from reactant_worker.engine.dispatcher import Dispatcher
-from reactant_worker.engine.port import Completed
+from reactant_worker.engine.port import Completed, Outcome
 
 
 class Connected:
@@ -27,6 +28,17 @@ class Connected:
 
     def start(self, rows: int) -> asyncio.Task[Completed]:
         return asyncio.ensure_future(self.bridge.run(submission(None, rows)))
+
+
+@final
+class Waiter:
+    """Somebody who waits for an outcome, or has given up."""
+
+    def __init__(self, *, waits: bool) -> None:
+        self._waits = waits
+
+    def settle(self, _outcome: Outcome) -> bool:
+        return self._waits
 
 
 @pytest.fixture
@@ -89,9 +101,8 @@ async def test_the_engine_hears_how_late_answers_arrive(
     clock = FakeClock(103.0)
     bridge = EngineBridge(asyncio.get_running_loop(), clock)
     bridge.connect(make_engine(bridge.deliver))
-    waits, left = submission(asyncio.get_running_loop().create_future()), submission(asyncio.Future())
-    left.tag.cancel()
+    left, waits = submission(Waiter(waits=False)), submission(Waiter(waits=True))
     bridge.deliver([(left, Completed((), 0, 0, 0, 0, 100.0))])
     bridge.deliver([(waits, Completed((), 0, 0, 0, 0, 101.0))])
-    await waits.tag
+    await eventually(lambda: bool(heard))
     assert heard == [2.0]

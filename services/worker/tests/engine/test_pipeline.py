@@ -14,6 +14,7 @@ from reactant_core.clock import SYSTEM_CLOCK
 from reactant_core.errors import DeadlineExceeded
 from reactant_core.testing import FakeClock, eventually_sync
 from reactant_policy.pipeline import STALL_SECONDS
+from reactant_policy.scheduling.scheduler import Scheduler
 from reactant_worker.engine.dispatcher import Dispatcher
 
 
@@ -89,8 +90,10 @@ def test_what_lies_ready_still_waits_and_can_leave(
 
 
 def test_what_lies_ready_is_not_launched_when_all_have_left(
-    engine: Dispatcher, device: Device, recorder: Recorder
+    engine: Dispatcher, device: Device, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    refunded: list[int] = []
+    monkeypatch.setattr(Scheduler, "withdrawn", lambda _, dispatch, now: refunded.append(dispatch.rows))
     begin(engine, device, 1)
     gone = [submission("gone", 3), submission("gone too", 4)]
     engine.submit(gone)
@@ -101,6 +104,7 @@ def test_what_lies_ready_is_not_launched_when_all_have_left(
     recorder.completed("next")
     assert device.launched == [[1], [2]]
     assert device.discarded == [[3, 4]]
+    assert refunded == [7]
     assert engine.statistics(MODEL).dispatches == 2
     eventually_sync(lambda: not engine.busy())
 

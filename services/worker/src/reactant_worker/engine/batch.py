@@ -154,13 +154,17 @@ class ProgramBatch:
         if self._rows is None:
             return [tuple(self._host)]
         outputs: list[Arrays] = []
+        pairs = [(array, spec.batch_axis) for spec, array in zip(self._specs, self._host, strict=True)]
         start = 0
         for count in self._rows:
             window = slice(start, start + count)
+            # A list, and the first axis by itself: it is done for every request.
             outputs.append(
                 tuple(
-                    array if spec.batch_axis is None else array[(slice(None),) * spec.batch_axis + (window,)]
-                    for spec, array in zip(self._specs, self._host, strict=True)
+                    [
+                        array[window] if axis == 0 else array if axis is None else _cut(array, axis, window)
+                        for array, axis in pairs
+                    ]
                 )
             )
             start += count
@@ -174,3 +178,7 @@ class ProgramBatch:
         if self._slot is not None:
             self._loaded.free.append(self._slot)
             self._slot = None
+
+
+def _cut(array: NDArray[Any], axis: int, window: slice) -> NDArray[Any]:
+    return array[(slice(None),) * axis + (window,)]

@@ -168,6 +168,7 @@ class EngineState:
             flight.boarded = True
             flight.submissions = [(i, s) for i, s in here if s.deadline is None or s.deadline > now]
             if not flight.submissions:
+                self._scheduler.withdrawn(flight.dispatch, now)
                 self._in_flight.withdraw(flight.place)
                 self._wake_after_end()
         if len(flight.submissions) == len(here):
@@ -244,7 +245,7 @@ class EngineState:
     def _fly(self, dispatch: Dispatch, now: float) -> Flight:
         attached = self._attached[dispatch.model]
         submissions = [self._queued.pop(waiting.ticket) for waiting in dispatch.requests]
-        self._staged.update((submission.ticket, submission) for submission in submissions)
+        self._staged.update({submission.ticket: submission for submission in submissions})
         attached.staged += len(submissions)
         cost = self._scheduler.cost.measured(dispatch.model, dispatch.variant, dispatch.size)
         worth = overlaps(cost, others_wait=bool(self._queued) or self.busy())

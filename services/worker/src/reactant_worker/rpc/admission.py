@@ -77,15 +77,20 @@ class Admission:
 
     def enter(self) -> None:
         """Counts a request in; raises ModelUnavailable while draining, ResourceExhausted at the cap."""
+        if self.admits():
+            self.in_flight += 1
+            self._idle.clear()
+            return
         if self.draining:
             self._refused += 1
             raise ModelUnavailable("the server is draining", not_started=True)
-        if 0 < self._max_concurrent <= self.in_flight:
-            raise ResourceExhausted(
-                f"{self._max_concurrent} requests are in flight, the server takes no more", not_started=True
-            )
-        self.in_flight += 1
-        self._idle.clear()
+        raise ResourceExhausted(
+            f"{self._max_concurrent} requests are in flight, the server takes no more", not_started=True
+        )
+
+    def admits(self) -> bool:
+        """Whether `enter` would raise nothing."""
+        return not self.draining and not 0 < self._max_concurrent <= self.in_flight
 
     def leave(self) -> None:
         """Counts a request out."""
@@ -110,9 +115,13 @@ class Admission:
                     seen = self._refused
                     await asyncio.sleep(quiet_seconds)
 
+    def room(self, entry: Entry) -> int:
+        """How many more requests the model's queue takes."""
+        return self._max_depth - self._queued(entry)
+
     def check_queue(self, entry: Entry, model: ServedModel) -> None:
         """Raises ResourceExhausted when the model's queue is full."""
-        if self._queued(entry) >= self._max_depth:
+        if self.room(entry) <= 0:
             raise ResourceExhausted(
                 f"model '{model.name}': the queue is full ({self._max_depth} requests)", not_started=True
             )

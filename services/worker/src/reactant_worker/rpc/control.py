@@ -35,6 +35,7 @@ class WorkerTerms:
         discipline: the scheduling discipline at work.
         gpu: the device selector it was started with; empty on a CPU.
         max_concurrent_requests: cap on requests in flight; 0: none.
+        weight_budget_bytes: device memory for weights; 0: what the device has.
     """
 
     name: str
@@ -42,6 +43,7 @@ class WorkerTerms:
     discipline: str
     gpu: str
     max_concurrent_requests: int
+    weight_budget_bytes: int = 0
 
 
 @final
@@ -79,13 +81,15 @@ class ControlServicer(control_pb2_grpc.ControlServiceServicer):
     async def ModelControlStatus(  # noqa: N802
         self, request: pb.ModelControlStatusRequest, context: Context
     ) -> pb.ModelControlStatusResponse:
-        terms = self._terms
+        terms, device = self._terms, self._device()
         return pb.ModelControlStatusResponse(
             worker=terms.name,
             control_mode=terms.control_mode,
             discipline=terms.discipline,
             gpu=terms.gpu,
             max_concurrent_requests=terms.max_concurrent_requests,
+            weight_budget_bytes=terms.weight_budget_bytes
+            or (device.memory_limit() if device is not None else 0),
             models=[self._model(entry) for entry in self._catalog.visible()],
         )
 

@@ -49,33 +49,51 @@ class CountedInfer:
         `seconds_remaining` gives the time to the call's deadline, None without one.
         """
         started = self._clock.monotonic()
+        name, request_id = request.model_name, request.id
         try:
             response = await self._infer.infer(request, seconds_remaining())
         except ServingError as error:
-            failure = error
+            self.failed(name, request_id, error, started)
+            raise
         except asyncio.CancelledError:
-            # The transport cancels for both reasons and has answered or lost the client already.
-            remaining = seconds_remaining()
-            late = remaining is not None and remaining <= _DEADLINE_TOLERANCE_SECONDS
-            code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
-            self._count(request, code, started, shed=True)
+            self.left(name, request_id, seconds_remaining(), started)
             raise
         except Exception as error:
-            _log.exception("request failed", model=request.model_name, request=request.id)
-            failure = InternalError(f"model '{request.model_name}': inference failed: {type(error).__name__}")
+            failure = self.broke(name, request_id, error, started)
         else:
-            self._count(request, grpc.StatusCode.OK, started, shed=False)
+            self.succeeded(name, request_id, started)
             return response
-        # A response over the size limit is RESOURCE_EXHAUSTED too, and was not shed.
-        shed = failure.not_started or failure.code is not grpc.StatusCode.RESOURCE_EXHAUSTED
-        self._count(request, failure.code, started, shed=shed)
         raise failure
 
+    def succeeded(self, name: str, request_id: str, started: float) -> None:
+        """Counts an answer without an error; `started` is when its request came, monotonic seconds."""
+        self._count(name, request_id, grpc.StatusCode.OK, started, shed=False)
+
+    def failed(self, name: str, request_id: str, failure: ServingError, started: float) -> None:
+        """Counts a request that is answered with `failure`."""
+        # A response over the size limit is RESOURCE_EXHAUSTED too, and was not shed.
+        shed = failure.not_started or failure.code is not grpc.StatusCode.RESOURCE_EXHAUSTED
+        self._count(name, request_id, failure.code, started, shed=shed)
+
+    def broke(self, name: str, request_id: str, error: Exception, started: float) -> InternalError:
+        """Logs and counts what nobody foresaw, from an `except`; returns what the client gets for it."""
+        _log.exception("request failed", model=name, request=request_id)
+        failure = InternalError(f"model '{name}': inference failed: {type(error).__name__}")
+        self.failed(name, request_id, failure, started)
+        return failure
+
+    def left(self, name: str, request_id: str, remaining: float | None, started: float) -> None:
+        """Counts a call that the transport ended; `remaining` is the time left to its deadline."""
+        # It ends them for both reasons, and has answered or lost the client already.
+        late = remaining is not None and remaining <= _DEADLINE_TOLERANCE_SECONDS
+        code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
+        self._count(name, request_id, code, started, shed=True)
+
     def _count(
-        self, request: pb.ModelInferRequest, code: grpc.StatusCode, started: float, *, shed: bool
+        self, name: str, request_id: str, code: grpc.StatusCode, started: float, *, shed: bool
     ) -> None:
         seconds = self._clock.monotonic() - started
-        entry = self._catalog.get(request.model_name)
+        entry = self._catalog.get(name)
         if entry is not None and entry.internal:
             entry = None  # to a client it does not exist
         self._metrics.answered(NO_MODEL if entry is None else entry.name, code.name, seconds)
@@ -86,8 +104,8 @@ class CountedInfer:
         if _levels.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "answered",
-                model=clip(request.model_name),
-                request=clip(request.id),
+                model=clip(name),
+                request=clip(request_id),
                 code=code.name,
                 seconds=round(seconds, 4),
             )

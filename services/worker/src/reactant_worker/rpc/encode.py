@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from numpy.typing import NDArray
 
@@ -76,6 +76,53 @@ def encode_response(
             raw = b""
         raws.append(raw)
     return response
+
+
+@final
+class ResponseForm:
+    """What the responses to requests of one form have in common: everything but the id and the contents."""
+
+    def __init__(self, model: str, wanted: Sequence[Wanted], outputs: Sequence[str]) -> None:
+        """Args:
+        model: name for the response.
+        wanted: what is asked for, no BYTES, none of it in shared memory.
+        outputs: names of the arrays that `encode` is given.
+        """
+        self._model = model
+        self._wanted = wanted
+        self._places = [outputs.index(spec.name) for spec, _ in wanted]
+        self._shapes: list[tuple[int, ...]] | None = None
+        self._head = b""
+        self._tags: list[bytes] = []
+
+    def encode(self, id_field: bytes, outputs: Sequence[NDArray[Any]]) -> bytes:
+        """An encoded response; `id_field` is that of the request, which a response has as the same field."""
+        arrays = [outputs[place] for place in self._places]
+        if [array.shape for array in arrays] != self._shapes:
+            self._learn(arrays)
+        parts = [self._head, id_field]
+        for tag, array in zip(self._tags, arrays):  # noqa: B905
+            parts.append(tag)
+            parts.append(array.tobytes())
+        return b"".join(parts)
+
+    def _learn(self, arrays: Sequence[NDArray[Any]]) -> None:
+        response = encode_response(self._model, "", [*zip(self._wanted, arrays, strict=True)])
+        del response.raw_output_contents[:]
+        self._head = response.SerializeToString()
+        self._tags = [_RAW_TAG + _varint(array.nbytes) for array in arrays]
+        self._shapes = [array.shape for array in arrays]
+
+
+_RAW_TAG = bytes([pb.ModelInferResponse.RAW_OUTPUT_CONTENTS_FIELD_NUMBER << 3 | 2])
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*encoded, value))
 
 
 def _framed(model: str, spec: TensorSpec, array: NDArray[Any]) -> bytes:

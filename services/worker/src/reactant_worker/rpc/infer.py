@@ -25,7 +25,7 @@ from reactant_worker.pool import WorkPool
 from reactant_worker.rpc.admission import Admission
 from reactant_worker.rpc.decode import decode_inputs
 from reactant_worker.rpc.encode import Wanted, encode_response, requested_outputs
-from reactant_worker.rpc.parameters import RequestParameters, parse_parameters
+from reactant_worker.rpc.parameters import RequestParameters, parse_parameters, soonest
 from reactant_worker.rpc.regions import Regions
 
 
@@ -81,9 +81,7 @@ class InferPath:
             entry.hold(model)
             try:
                 parameters = parse_parameters(model.name, request.parameters)
-                timeout = parameters.timeout_seconds
-                if timeout is None or (seconds_remaining is not None and seconds_remaining < timeout):
-                    timeout = seconds_remaining
+                timeout = soonest(parameters.timeout_seconds, seconds_remaining)
                 call = _Call(entry, model, request, started)
                 if timeout is None:
                     return await self._run(call, parameters, None)
@@ -91,7 +89,7 @@ class InferPath:
                     async with asyncio.timeout(timeout):
                         return await self._run(call, parameters, call.started + timeout)
                 except TimeoutError:
-                    raise DeadlineExceeded(f"model '{call.model.name}': the deadline passed") from None
+                    raise out_of_time(model.name) from None
             finally:
                 entry.release(model)
         finally:
@@ -107,13 +105,12 @@ class InferPath:
         if not model.meta:
             outputs, rows, completed = await self._execute(call, tensors, details)
             response = self._response(call, wanted, outputs)
-            call.entry.counters.succeeded(self._elapsed(call), rows, completed, time.time())
-            if completed is not None:
-                self._metrics.waited(model.name, completed.queue_seconds)
+            elapsed = self._clock.monotonic() - call.started
+            count_success(call.entry, self._metrics, elapsed, rows, completed)
             return response
         async with self._metas.answer(model, tensors, details) as answer:
             response = self._response(call, wanted, answer.outputs)
-        call.entry.counters.succeeded(self._elapsed(call), 1, None, time.time())
+        count_success(call.entry, self._metrics, self._clock.monotonic() - call.started, 1, None)
         call.entry.counters.queue.add(answer.queue_seconds)
         self._metrics.waited(model.name, answer.queue_seconds)
         return response
@@ -147,10 +144,7 @@ class InferPath:
             try:
                 completed = await self._bridge.run(queued)
             except ServingError as error:
-                # The engine knows neither the model's name nor whether a hook has run.
-                raise type(error)(
-                    f"model '{model.name}': {error.message}", not_started=error.not_started and not hooked
-                ) from None
+                raise of_model(model.name, error, begun=hooked) from None
             arrays = completed.outputs
         else:
             arrays = steps.empty_outputs(model, prepared.variant)
@@ -164,13 +158,31 @@ class InferPath:
     ) -> pb.ModelInferResponse:
         name = call.model.name
         response = encode_response(name, call.request.id, [(w, outputs[w.spec.name]) for w in wanted])
-        # Checked here too, not by the transport alone: what the client sees is what is counted.
-        size = response.ByteSize()
-        if size > self._max_response_bytes:
-            raise ResourceExhausted(
-                f"model '{name}': the response has {size} bytes, the limit is {self._max_response_bytes}"
-            )
+        check_size(name, response.ByteSize(), self._max_response_bytes)
         return response
 
-    def _elapsed(self, call: _Call) -> float:
-        return self._clock.monotonic() - call.started
+
+def check_size(model: str, size: int, limit: int) -> None:
+    """Raises ResourceExhausted for a response over the limit; both are bytes."""
+    # Checked here too, not by the transport alone: what the client sees is what is counted.
+    if size > limit:
+        raise ResourceExhausted(f"model '{model}': the response has {size} bytes, the limit is {limit}")
+
+
+def out_of_time(model: str) -> DeadlineExceeded:
+    """What a request gets whose deadline passes, wherever it is."""
+    return DeadlineExceeded(f"model '{model}': the deadline passed")
+
+
+def of_model(model: str, error: ServingError, *, begun: bool) -> ServingError:
+    """An error of the engine, which knows neither the model's name nor whether a hook has run (`begun`)."""
+    return type(error)(f"model '{model}': {error.message}", not_started=error.not_started and not begun)
+
+
+def count_success(
+    entry: Entry, metrics: WorkerMetrics, seconds: float, rows: int, completed: Completed | None
+) -> None:
+    """Counts an answer in what its model reports; `completed` is None when nothing had to run."""
+    entry.counters.succeeded(seconds, rows, completed, time.time())
+    if completed is not None:
+        metrics.waited(entry.name, completed.queue_seconds)

@@ -64,5 +64,12 @@ def parse_parameters(model: str, parameters: Mapping[str, pb.InferParameter]) ->
     return RequestParameters(timeout, priority, MappingProxyType(custom))
 
 
+def soonest(timeout: float | None, remaining: float | None) -> float | None:
+    """Seconds a request has, None for ever: the less of `timeout` and the time to its gRPC deadline."""
+    if timeout is None or (remaining is not None and remaining < timeout):
+        return remaining
+    return timeout
+
+
 def _invalid(model: str, key: str, problem: str) -> InvalidArgument:
     return InvalidArgument(f"model '{model}': request parameter '{key}' {problem}")
