@@ -1,0 +1,1 @@
+"""Which model belongs on which workers: measured demand, packing, and when to pack anew."""
