@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +77,23 @@ def test_cost_is_the_mean_of_the_workers_that_measured_it() -> None:
     assert EMPTY_TABLE.mean_seconds == 0.0
 
 
+def test_weights_are_the_most_that_a_worker_reports_and_pinned_where_it_can_serve() -> None:
+    views = [
+        _worker(name, ModelView("m", state, weight_bytes=size, pinned=True), available=available)
+        for name, state, size, available in (
+            ("a", "READY", 10, True),
+            ("b", "LOADING", 30, True),
+            ("c", "READY", 20, False),
+        )
+    ]
+    route = build_table([*views, _worker("d", ModelView("m", "READY"))]).routes["m"]
+    assert (route.weight_bytes, route.pinned, route.candidates) == (30, ("a",), ("a", "d"))
+    # What matters to nobody's requests is in force all the same.
+    table = build_table(views)
+    fair = replace(views[0], discipline="fair", weight_budget_bytes=7)
+    assert with_worker(table, fair).workers["a"] == fair
+
+
 def test_a_worker_that_goes_takes_all_its_models_with_it_and_brings_them_back() -> None:
     here, gone = _worker("a", _batched("m")), _worker("a", _batched("m"), available=False)
     table = build_table([here, _worker("b", _batched("m"))])
@@ -93,6 +112,8 @@ MODELS = st.builds(
     batch_input=st.sampled_from([None, "x"]),
     max_batch_size=st.sampled_from([0, 8]),
     seconds_per_item=st.sampled_from([None, 0.5, 2.0]),
+    weight_bytes=st.sampled_from([0, 1000]),
+    pinned=st.booleans(),
 )
 VIEWS = st.builds(
     lambda name, available, models: _worker(name, *models, available=available),

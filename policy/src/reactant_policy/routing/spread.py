@@ -1,4 +1,4 @@
-"""Which replica of a model is next. A rule is one class here and one line in `SPREADS`."""
+"""Which replica of a model is next. A rule is one class, here or beside, and one line in `SPREADS`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,31 @@ class Spread(ABC):
 
     Attributes:
         looks_at_load: whether a choice depends on the work in flight, so that it is worth measuring.
+        follows_requests: whether it must be told of every attempt, by `began` and `ended`.
     """
 
     __slots__ = ()
     looks_at_load: ClassVar[bool] = True
+    follows_requests: ClassVar[bool] = False
 
     @abstractmethod
-    def choose(self, model: str, candidates: Sequence[str], load: Mapping[str, float]) -> str:
+    def choose(
+        self, model: str, candidates: Sequence[str], load: Mapping[str, float], max_batch: int = 0
+    ) -> str:
         """One of `candidates`, which are sorted and at least one.
 
         Args:
             model: what the request is for.
             candidates: workers that can take it.
             load: work in flight by worker; none listed is none in flight.
+            max_batch: most items of the model in one request; 0 without a batch axis.
         """
+
+    def began(self, model: str, worker: str, items: int) -> None:  # noqa: B027 (most rules need not know)
+        """An attempt of `items` items was sent to `worker`, which `choose` had named."""
+
+    def ended(self, model: str, worker: str, items: int) -> None:  # noqa: B027
+        """It is over, however it went: told once for each that began, with the same arguments."""
 
 
 @final
@@ -45,7 +56,9 @@ class RoundRobin(Spread):
         self._last: dict[str, str] = {}
         self._models = 0
 
-    def choose(self, model: str, candidates: Sequence[str], load: Mapping[str, float]) -> str:
+    def choose(
+        self, model: str, candidates: Sequence[str], load: Mapping[str, float], max_batch: int = 0
+    ) -> str:
         last = self._last.get(model)
         if last is None:
             chosen = candidates[self._models % len(candidates)]
@@ -66,7 +79,9 @@ class LeastOutstanding(Spread):
     def __init__(self) -> None:
         self._last = ""
 
-    def choose(self, model: str, candidates: Sequence[str], load: Mapping[str, float]) -> str:
+    def choose(
+        self, model: str, candidates: Sequence[str], load: Mapping[str, float], max_batch: int = 0
+    ) -> str:
         get = load.get
         loads = [get(candidate, 0.0) for candidate in candidates]
         least = min(loads)
@@ -82,4 +97,4 @@ class LeastOutstanding(Spread):
 SPREADS: Mapping[str, type[Spread]] = MappingProxyType(
     {"round_robin": RoundRobin, "least_outstanding": LeastOutstanding}
 )
-"""By the value of `scheduling.mode`."""
+"""By the value of `scheduling.mode`: the rules that have no settings. `lpt_packing` is `packed.Packed`."""

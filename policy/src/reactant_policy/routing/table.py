@@ -28,6 +28,8 @@ class ModelView:
         batch_axis: the batch axis of that input.
         max_batch_size: most items in one request; 0 where the model has no batch axis.
         seconds_per_item: measured device time, None before the first measurement.
+        weight_bytes: its weights; of a meta model those of all that it calls.
+        pinned: its weights never leave the device of this worker.
     """
 
     name: str
@@ -38,6 +40,8 @@ class ModelView:
     batch_axis: int = 0
     max_batch_size: int = 0
     seconds_per_item: float | None = None
+    weight_bytes: int = 0
+    pinned: bool = False
 
 
 @final
@@ -49,11 +53,15 @@ class WorkerView:
         name: the worker.
         available: it is reachable and says that it is ready.
         models: by name; of a worker that is not available, those it had last.
+        discipline: its scheduling discipline: fair, fifo or edf; empty while it is not known.
+        weight_budget_bytes: device memory that weights may fill; 0: no limit is known.
     """
 
     name: str
     available: bool
     models: Mapping[str, ModelView]
+    discipline: str = ""
+    weight_budget_bytes: int = 0
 
 
 @final
@@ -69,6 +77,8 @@ class Route:
         batch_axis: the batch axis of that input.
         seconds_per_item: device time of an item, the mean of the workers that measured it; None: none did.
         max_batch_size: most items of a request that a worker will take; 0 without a batch axis.
+        weight_bytes: its weights on a worker, the most that one reports.
+        pinned: of the candidates those whose device its weights never leave.
     """
 
     name: str
@@ -78,6 +88,8 @@ class Route:
     batch_axis: int = 0
     seconds_per_item: float | None = None
     max_batch_size: int = 0
+    weight_bytes: int = 0
+    pinned: tuple[str, ...] = ()
 
 
 @final
@@ -154,6 +166,9 @@ def _route(name: str, holders: Sequence[tuple[WorkerView, ModelView]]) -> Route:
         batch_axis=0 if batch_input is None else batch_axis,
         seconds_per_item=sum(measured) / len(measured) if measured else None,
         max_batch_size=0 if batch_input is None else max(model.max_batch_size for model in views),
+        # One out of reach holds them none the less: what a placement knows must not change with a restart.
+        weight_bytes=max(model.weight_bytes for _, model in holders),
+        pinned=tuple(worker for worker, model in taking if model.pinned),
     )
 
 

@@ -15,21 +15,31 @@ UNMEASURED_SECONDS: Final = 0.001
 """Cost of an item while no model of the fleet has been measured: all weigh the same."""
 
 
+def items_of(route: Route, items: int | None) -> int:
+    """How many items one request counts for.
+
+    Args:
+        route: the model's; one without a batch axis counts one item a request.
+        items: the batch that the request states, None where that is not known. Anything outside of 0 to
+            the model's largest batch is cut to it: a worker refuses such a request anyway.
+    """
+    if items is None or route.batch_input is None:
+        return 1
+    return min(max(items, 0), route.max_batch_size or items)
+
+
 def work_of(basis: str, route: Route, items: int | None, mean_seconds: float) -> float:
     """The weight of one request: 1, its items, or items x measured device seconds of an item.
 
     Args:
         basis: one of `WORK_BASES`.
-        route: the model's; one without a batch axis counts one item a request.
-        items: the batch that the request states, None where that is not known. Anything outside of 0 to
-            the model's largest batch is cut to it: a worker refuses such a request anyway.
+        route: the model's.
+        items: the batch that the request states, as `items_of` has it.
         mean_seconds: what an item of a model that is not yet measured costs; 0: nothing is measured.
     """
     if basis == "requests":
         return 1.0
-    count = 1.0
-    if items is not None and route.batch_input is not None:
-        count = float(min(max(items, 0), route.max_batch_size or items))
+    count = float(items_of(route, items))
     if basis == "items":
         return count
     seconds = route.seconds_per_item
