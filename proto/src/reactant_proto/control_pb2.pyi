@@ -121,6 +121,7 @@ class CompactMemoryResponse(_message.Message):
     LARGEST_FREE_BLOCK_BEFORE_FIELD_NUMBER: _builtins.int
     LARGEST_FREE_BLOCK_AFTER_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
     moved_bytes: _builtins.int
     """Bytes of weights that were placed anew."""
     bytes_in_use_before: _builtins.int
@@ -130,6 +131,12 @@ class CompactMemoryResponse(_message.Message):
     largest_free_block_after: _builtins.int
     summary: _builtins.str
     """What was done, or why nothing was, for people."""
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkerCompaction]:
+        """Through a gateway: what each worker said, by name. The counts above are then sums, the largest free blocks
+        the largest of any.
+        """
+
     def __init__(
         self,
         *,
@@ -139,14 +146,44 @@ class CompactMemoryResponse(_message.Message):
         largest_free_block_before: _builtins.int = ...,
         largest_free_block_after: _builtins.int = ...,
         summary: _builtins.str = ...,
+        workers: _abc.Iterable[Global___WorkerCompaction] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_in_use_after", b"bytes_in_use_after", "bytes_in_use_before", b"bytes_in_use_before", "largest_free_block_after", b"largest_free_block_after", "largest_free_block_before", b"largest_free_block_before", "moved_bytes", b"moved_bytes", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_in_use_after", b"bytes_in_use_after", "bytes_in_use_before", b"bytes_in_use_before", "largest_free_block_after", b"largest_free_block_after", "largest_free_block_before", b"largest_free_block_before", "moved_bytes", b"moved_bytes", "summary", b"summary", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CompactMemoryResponse: _TypeAlias = CompactMemoryResponse  # noqa: Y015
+
+@_typing.final
+class WorkerCompaction(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    worker: _builtins.str
+    error: _builtins.str
+    """Why it did not; empty when it did."""
+    @_builtins.property
+    def result(self) -> Global___CompactMemoryResponse:
+        """What it says of itself; absent when it failed."""
+
+    def __init__(
+        self,
+        *,
+        worker: _builtins.str = ...,
+        result: Global___CompactMemoryResponse | None = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "result", b"result", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerCompaction: _TypeAlias = WorkerCompaction  # noqa: Y015
 
 @_typing.final
 class ModelControlStatusRequest(_message.Message):

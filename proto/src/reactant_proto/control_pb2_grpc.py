@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ControlServiceStub:
-    """Served by every worker on the port that serves models.
+    """Served by every worker on the port that serves models; of a gateway see CompactMemory.
     """
 
     def __init__(self, channel):
@@ -58,7 +58,7 @@ class ControlServiceStub:
 
 
 class ControlServiceServicer:
-    """Served by every worker on the port that serves models.
+    """Served by every worker on the port that serves models; of a gateway see CompactMemory.
     """
 
     def ModelControlStatus(self, request, context):
@@ -89,7 +89,8 @@ class ControlServiceServicer:
 
     def CompactMemory(self, request, context):
         """Puts the weights on the device together, so that its free memory is in one piece, and tells what came
-        of it. UNAVAILABLE: the device is not there yet.
+        of it. UNAVAILABLE: the device is not there yet. A gateway serves this method alone: it asks every worker
+        that is ready, and fails when none of them did it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -127,7 +128,7 @@ def add_ControlServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ControlService:
-    """Served by every worker on the port that serves models.
+    """Served by every worker on the port that serves models; of a gateway see CompactMemory.
     """
 
     @staticmethod

@@ -29,7 +29,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ControlServiceStub:
-    """Served by every worker on the port that serves models."""
+    """Served by every worker on the port that serves models; of a gateway see CompactMemory."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -50,12 +50,13 @@ class ControlServiceStub:
     """
     CompactMemory: _grpc.UnaryUnaryMultiCallable[_control_pb2.CompactMemoryRequest, _control_pb2.CompactMemoryResponse]
     """Puts the weights on the device together, so that its free memory is in one piece, and tells what came
-    of it. UNAVAILABLE: the device is not there yet.
+    of it. UNAVAILABLE: the device is not there yet. A gateway serves this method alone: it asks every worker
+    that is ready, and fails when none of them did it.
     """
 
 @_typing.type_check_only
 class ControlServiceAsyncStub(ControlServiceStub):
-    """Served by every worker on the port that serves models."""
+    """Served by every worker on the port that serves models; of a gateway see CompactMemory."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ModelControlStatus: _aio.UnaryUnaryMultiCallable[_control_pb2.ModelControlStatusRequest, _control_pb2.ModelControlStatusResponse]  # type: ignore[assignment]
@@ -73,11 +74,12 @@ class ControlServiceAsyncStub(ControlServiceStub):
     """
     CompactMemory: _aio.UnaryUnaryMultiCallable[_control_pb2.CompactMemoryRequest, _control_pb2.CompactMemoryResponse]  # type: ignore[assignment]
     """Puts the weights on the device together, so that its free memory is in one piece, and tells what came
-    of it. UNAVAILABLE: the device is not there yet.
+    of it. UNAVAILABLE: the device is not there yet. A gateway serves this method alone: it asks every worker
+    that is ready, and fails when none of them did it.
     """
 
 class ControlServiceServicer:
-    """Served by every worker on the port that serves models."""
+    """Served by every worker on the port that serves models; of a gateway see CompactMemory."""
 
     def ModelControlStatus(
         self,
@@ -113,7 +115,8 @@ class ControlServiceServicer:
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.CompactMemoryResponse, _abc.Awaitable[_control_pb2.CompactMemoryResponse]]:
         """Puts the weights on the device together, so that its free memory is in one piece, and tells what came
-        of it. UNAVAILABLE: the device is not there yet.
+        of it. UNAVAILABLE: the device is not there yet. A gateway serves this method alone: it asks every worker
+        that is ready, and fails when none of them did it.
         """
 
 def add_ControlServiceServicer_to_server(servicer: ControlServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
