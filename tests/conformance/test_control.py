@@ -1,4 +1,4 @@
-"""ControlService: what a worker says of its models, and how it is steered. A gateway does not serve it."""
+"""ControlService: what a worker says of its models, and how it is steered. Gateways: test_gateway_control."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.target import Target
 
 from reactant_proto import control_pb2, control_pb2_grpc
 
-pytestmark = pytest.mark.worker_only("a gateway does not serve ControlService")
+pytestmark = pytest.mark.worker_only("of ControlService a gateway serves CompactMemory alone")
 
 
 def call(target: Target, rpc: str, **fields: Any) -> Any:

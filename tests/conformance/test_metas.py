@@ -187,7 +187,7 @@ def test_a_meta_has_no_batch_axis_and_the_weights_of_its_models(target: Target) 
     assert (config.max_batch_size, list(config.input[0].dims)) == (0, [-1, 4])
 
 
-@pytest.mark.worker_only("a gateway does not serve ControlService")
+@pytest.mark.worker_only("a gateway does not serve ModelControlStatus")
 def test_control_tells_of_a_meta(target: Target) -> None:
     stub = control_pb2_grpc.ControlServiceStub(target.client.channel)
     answer = stub.ModelControlStatus(control_pb2.ModelControlStatusRequest(), timeout=10)

@@ -15,14 +15,15 @@ SERVICES = {
     "grpc.health.v1.Health",
     "grpc.reflection.v1alpha.ServerReflection",
     "inference.GRPCInferenceService",
+    "reactant.ControlService",
 }
 
-WORKER_SERVICES = SERVICES | {"reactant.ControlService"}
+GATEWAY_SERVICES = SERVICES | {"reactant.GatewayControlService"}
 
 
 def services(target: Target) -> set[str]:
     """What the port must serve."""
-    return SERVICES if target.behind_gateway else WORKER_SERVICES
+    return GATEWAY_SERVICES if target.behind_gateway else SERVICES
 
 
 def asked(target: Target, **question: str) -> rpb.ServerReflectionResponse:

@@ -19,6 +19,7 @@ from reactant_core.config import (
 from reactant_core.config.document import dotted, parse_document
 from reactant_core.config.effective import leaves
 from reactant_core.config.faults import Fault
+from reactant_core.config.gateway_sections import ModelRoutingConfig
 
 FILE = """\
 endpoints: [gpu-a:8080, "unix:/run/b.sock"]
@@ -168,9 +169,21 @@ def test_every_scalar_has_a_variable() -> None:
         "REACTANT_GATEWAY_LOGGING_LEVEL": ("debug", "logging.level", "debug"),
         "REACTANT_GATEWAY_SCHEDULING_WORK_BASIS": ("items", "scheduling.work_basis", "items"),
         "REACTANT_GATEWAY_REGISTRY": ("r:8003", "registry", "r:8003"),
-        # Documented, though they belong to lpt_packing.
         "REACTANT_GATEWAY_SCHEDULING_MODE": ("lpt_packing", "scheduling.mode", "lpt_packing"),
         "REACTANT_GATEWAY_SCHEDULING_DEFAULT_REPLICAS": ("1", "scheduling.default_replicas", 1),
+        "REACTANT_GATEWAY_SCHEDULING_REBALANCE_COMPUTE_SECONDS": (
+            "5",
+            "scheduling.rebalance_compute_seconds",
+            5.0,
+        ),
+        "REACTANT_GATEWAY_SCHEDULING_FORBID_MEMORY_OVERSUBSCRIPTION": (
+            "false",
+            "scheduling.forbid_memory_oversubscription",
+            False,
+        ),
+        "REACTANT_GATEWAY_SCHEDULING_ROUTING_FILL_MODE": ("spread", "scheduling.routing_fill_mode", "spread"),
+        "REACTANT_GATEWAY_SCHEDULING_ROUTING_FILL_FACTOR": ("0.5", "scheduling.routing_fill_factor", 0.5),
+        "REACTANT_GATEWAY_SCHEDULING_COMPACTION_INTERVAL": ("3", "scheduling.compaction_interval", 3),
         "REACTANT_GATEWAY_STARTUP_WAIT_SECONDS": ("30", "startup_wait_seconds", 30.0),
     }
     effective = load({name: text for name, (text, _, _) in given.items()})
@@ -180,8 +193,44 @@ def test_every_scalar_has_a_variable() -> None:
             at = getattr(at, part)
         assert at == value, key
         assert effective.sources[key] == name
-    scalars = {dotted(path) for path, value in leaves(effective.value) if not isinstance(value, tuple)}
+    # A mapping by model name has no variable; of a list only the endpoints have.
+    scalars = {dotted(path) for path, value in leaves(effective.value) if not isinstance(value, tuple | dict)}
     assert scalars <= {dotted(variable.path) for variable in GATEWAY_VARIABLES.values()}
+
+
+def test_settings_of_single_models(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yml"
+    path.write_text(
+        "scheduling:\n  default_replicas: 1\n  models:\n"
+        "    hot: {replicas: 2, fill_mode: spread}\n    wide: {replicas: all, fill_factor: 0.5}\n",
+        encoding="utf-8",
+    )
+    effective = load({}, default_file=path)
+    assert effective.value.scheduling.models == {
+        "hot": ModelRoutingConfig(replicas=2, fill_mode="spread"),
+        "wide": ModelRoutingConfig(replicas="all", fill_factor=0.5),
+    }
+    assert effective.sources["scheduling.models.hot.replicas"] == f"{path}:4"
+
+
+def test_every_fault_of_the_scheduling_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yml"
+    path.write_text(
+        "scheduling:\n  hysteresis: 1\n  rebalance_compute_seconds: 0\n  routing_policy: fill_most\n"
+        "  models:\n    hot: {replicas: 0, fill_mode: runs, fill_facto: 2}\n",
+        encoding="utf-8",
+    )
+    found = faults({}, path)
+    assert set(found) == {
+        "scheduling.hysteresis",
+        "scheduling.rebalance_compute_seconds",
+        "scheduling.routing_policy",
+        "scheduling.models.hot.replicas",
+        "scheduling.models.hot.fill_mode",
+        "scheduling.models.hot.fill_facto",
+    }
+    assert found["scheduling.models.hot.fill_facto"].suggestion == "fill_factor"
+    assert "all or a count from 1 to 100000" in found["scheduling.models.hot.replicas"].problem
 
 
 def test_what_processes_hand_each_other_is_no_fault() -> None:

@@ -25,6 +25,11 @@ def config(**tree: Any) -> GatewayConfig:
             ("scheduling.mode", "scheduling.work_basis"),
             (),
         ),
+        (
+            {"scheduling": {"models": {"m": {"replicas": 2}}, "hysteresis": 0.2}},
+            ("scheduling.hysteresis", "scheduling.models"),
+            (),
+        ),
         ({"worker_client": {"max_in_flight": 1}}, ("worker_client.max_in_flight",), ()),
         (
             {"logging": {"level": "debug"}, "listen": {"port": 1}, "lameduck_seconds": 1},

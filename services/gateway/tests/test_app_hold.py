@@ -66,7 +66,7 @@ class Gateway:
     fails = False
     made: list[Gateway]
 
-    def __init__(self, config: GatewayConfig, listening: Listening) -> None:
+    def __init__(self, config: GatewayConfig, listening: Listening, *, embedded: bool = False) -> None:
         self._listening = listening
         self.did: list[str] = []
         self.made.append(self)
@@ -74,7 +74,11 @@ class Gateway:
     def follow(self, config: GatewayConfig) -> None:
         """Nothing to take over."""
 
-    async def start(self) -> None:
+    def refusals(self, config: GatewayConfig) -> list[str]:
+        """Nothing is refused."""
+        return []
+
+    async def start(self, stop: Stop) -> None:
         self.did.append("start")
 
     async def serve(self, stop: Stop) -> None:

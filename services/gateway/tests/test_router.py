@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reactant_gateway.router import Router
+from reactant_policy.routing.packed import Packed
 from reactant_policy.routing.spread import LeastOutstanding, RoundRobin
 from reactant_policy.routing.table import ModelView, RoutingTable, WorkerView, build_table
 
@@ -124,3 +125,50 @@ def test_every_swap_is_told_also_one_with_the_same_names() -> None:
     for table in tables:
         router.swap(table)
     assert told == tables
+
+
+def test_arrivals_are_counted_while_the_rule_is_told_of_requests() -> None:
+    router = _router()
+    route = router.find("m")
+    assert route is not None
+    assert (router.follows_requests, router.arrived(route, 4), dict(router.arrivals)) == (False, 0, {})
+    counts = []
+    for spread, basis in ((Packed(), "requests"), (LeastOutstanding(), "requests"), (Packed(), "items")):
+        router.follow(spread, basis)
+        counts.append(router.counts_items)
+    assert counts == [True, False, True]
+    assert [router.arrived(route, items) for items in (4, None, 99, 0)] == [4, 1, 8, 0]
+    assert dict(router.arrivals) == {"m": 13}
+    router.follow(RoundRobin(), "compute")
+    assert (router.arrived(route, 4), dict(router.arrivals)) == (0, {"m": 13})
+    router.swap(_table("a", models=("n",)))
+    assert not router.arrivals
+
+
+def test_the_rule_is_told_what_began_and_ended() -> None:
+    router, packed = _router(), Packed()
+    router.begin("a", "m", 1.0)
+    router.follow(packed, "items")
+    router.begin("a", "m", 4.0, 4)
+    router.begin("b", "m", 2.0, 2)
+    router.end("a", "m", 1.0)
+    assert (packed.in_flight("m", "a"), packed.in_flight("m", "b")) == (4, 2)
+    router.end("a", "m", 4.0, 4)
+    router.swap(_table("b", models=("n",)))
+    assert (packed.in_flight("m", "a"), packed.in_flight("m", "b")) == (0, 2)
+    router.end("b", "m", 2.0, 2)
+    router.swap(_table("b", models=("o",)))
+    assert packed.in_flight("m", "b") == 0
+    assert not packed._models
+
+
+def test_the_quantum_follows_the_largest_batch_of_the_table() -> None:
+    router = _router()
+    router.follow(Packed(policy="fill_rr"), "items")
+    chosen = []
+    for _ in range(16):
+        worker = _choose(router)
+        assert worker is not None
+        router.begin(worker, "m", 1.0, 1)
+        chosen.append(worker)
+    assert chosen == ["a"] * 8 + ["b"] * 8

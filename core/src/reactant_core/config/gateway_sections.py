@@ -11,6 +11,11 @@ from reactant_core.config.sections import LogLevel, Port, PositiveSeconds, Secti
 # Probes and pings more often than this would be load, not supervision.
 Interval = Annotated[PositiveSeconds, Field(ge=0.1)]
 
+# Device time of a whole fleet: a thousand workers spend a day of it in a minute and a half.
+ComputeSeconds = Annotated[float, Field(gt=0, le=1_000_000_000)]
+FillMode = Literal["run", "spread", "inflight"]
+FillFactor = Annotated[float, Field(gt=0, le=1000)]
+
 _REPLICAS = "all or a count from 1 to 100000"
 
 
@@ -20,6 +25,9 @@ def _replicas(value: object) -> object:
     if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 100_000):
         return value
     raise ValueError(f"accepted is {_REPLICAS}")
+
+
+Replicas = Annotated[int | Literal["all"], BeforeValidator(_replicas), Field(description=_REPLICAS)]
 
 
 @final
@@ -66,17 +74,57 @@ class LoggingConfig(Section):
 
 
 @final
+class ModelRoutingConfig(Section):
+    """One model's own settings (`lpt_packing`); what is None follows the setting for all.
+
+    Attributes:
+        replicas: workers it is placed on, a count or `all`; None is `default_replicas`.
+        fill_mode: None is `routing_fill_mode`.
+        fill_factor: None is `routing_fill_factor`.
+    """
+
+    replicas: Replicas | None = None
+    fill_mode: FillMode | None = None
+    fill_factor: FillFactor | None = None
+
+
+@final
 class SchedulingConfig(Section):
-    """Which replica gets a request.
+    """Which replica gets a request. What is beside `mode` and `work_basis` is for `lpt_packing`.
 
     Attributes:
         mode: replicas in turn, the one with the least outstanding work, or models packed onto workers.
         work_basis: what counts as work: measured cost of the items, items, or requests.
-        default_replicas: workers each model is placed on (`lpt_packing`), a count or `all`.
+        default_replicas: workers each model is placed on, a count or `all`.
+        rebalance_compute_seconds: device time of the whole fleet between two placements.
+        first_rebalance_compute_seconds: the same before the first that knows any traffic.
+        demand_halflife_compute_seconds: device time of the whole fleet after which traffic counts half. As
+            long as the time between two placements, so that each looks mostly at what came since the last
+            and a shift that lasts has most of its weight at the second.
+        hysteresis: share of a worker's capacity that must be gained before a model leaves its home.
+        forbid_memory_oversubscription: never plan more weights on a worker than its budget while another
+            has room for them.
+        routing_fill_mode: how requests fill the replicas of a model: `run` gives each a batch in turn,
+            `spread` keeps them even, `inflight` fills one before the next.
+        routing_fill_factor: the batch of `run` and `inflight`, in parts of the model's largest.
+        routing_policy: the replica that is filled next: on the least loaded worker, or in turn.
+        compaction_mode: what workers do once placements have changed: put the weights on the device together
+            (`eager`), nothing (`off`), or load the new set as well (`scheduled`).
+        compaction_interval: after how many placements that changed something.
+        models: settings by model name.
     """
 
     mode: Literal["round_robin", "least_outstanding", "lpt_packing"] = "round_robin"
     work_basis: Literal["compute", "items", "requests"] = "compute"
-    default_replicas: Annotated[
-        int | Literal["all"], BeforeValidator(_replicas), Field(description=_REPLICAS)
-    ] = "all"
+    default_replicas: Replicas = "all"
+    rebalance_compute_seconds: ComputeSeconds = 300.0
+    first_rebalance_compute_seconds: ComputeSeconds = 60.0
+    demand_halflife_compute_seconds: ComputeSeconds = 300.0
+    hysteresis: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    forbid_memory_oversubscription: bool = True
+    routing_fill_mode: FillMode = "run"
+    routing_fill_factor: FillFactor = 1.0
+    routing_policy: Literal["fill_least", "fill_rr"] = "fill_least"
+    compaction_mode: Literal["eager", "off", "scheduled"] = "eager"
+    compaction_interval: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    models: dict[Annotated[str, Field(min_length=1)], ModelRoutingConfig] = Field(default_factory=dict)

@@ -45,6 +45,8 @@ class RuntimeConfig(Section):
         numerics: `auto`, `f32` (full precision on every device) or `tf32` (fail without that hardware).
         weight_cache_fraction: part of the pool for weights on the device; 0 keeps every weight resident.
         weight_cache_wiggle_fraction: part of the pool kept free against fragmentation.
+        weight_budget_bytes: device memory for weights, as the worker reports it to those that place models;
+            0 is what the device has, no limit where it tells none.
         autotune: let the compiler time kernels (CUDA).
         autotune_cache: keep what it learned; None leaves it to the compiler.
         autotune_cache_dir: where; None is a folder in the cache directory.
@@ -60,6 +62,7 @@ class RuntimeConfig(Section):
     numerics: Literal["auto", "f32", "tf32"] = "auto"
     weight_cache_fraction: Fraction = 1.0
     weight_cache_wiggle_fraction: Fraction = 0.1
+    weight_budget_bytes: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     autotune: bool = True
     autotune_cache: bool | None = None
     autotune_cache_dir: FilePath | None = None

@@ -18,6 +18,7 @@ from reactant_core.config.gateway import GatewayConfig, load_gateway_config
 from reactant_core.lifecycle import Stop, run
 from reactant_core.net import BindError
 from reactant_gateway.gateway import Gateway
+from reactant_gateway.packing.startup import StartRefused
 from reactant_gateway.settings import Reload, refused, without_effect
 from reactant_gateway.sockets import asked_to_stay, hold_fd, listen
 
@@ -40,12 +41,17 @@ async def serve(effective: Effective[GatewayConfig], stop: Stop) -> int:
     except (BindError, ValueError) as error:
         _log.error("cannot start", reason=str(error))
         return EX_CONFIG
-    gateway = Gateway(config, listening)
-    await gateway.start()
+    gateway = Gateway(config, listening, embedded=hold is not None)
+    try:
+        await gateway.start(stop)
+    except StartRefused as error:
+        _log.error("cannot start", reason=str(error))
+        await gateway.stop()
+        return EX_CONFIG
     # What exists now stays: the collector need not walk it again while requests wait.
     gc.collect()
     gc.freeze()
-    stop.on_reload = Reload(config, gateway.follow)
+    stop.on_reload = Reload(config, gateway.follow, gateway.refusals)
     failed = False
     try:
         await gateway.serve(stop)

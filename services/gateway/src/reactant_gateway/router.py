@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import final
 
+from reactant_policy.routing.packed import Packed
 from reactant_policy.routing.spread import Spread
 from reactant_policy.routing.table import EMPTY_TABLE, Route, RoutingTable
-from reactant_policy.routing.work import WORK_BASES, work_of
+from reactant_policy.routing.work import WORK_BASES, items_of, work_of
 
 
 @final
@@ -20,17 +21,24 @@ class Router:
         on_swap: called with each table after it was put in force.
         routed: attempts begun, by (worker, model).
         replica_outstanding: attempts in flight, by (worker, model).
+        arrivals: items that came while the rule in force was told of requests, by model: each request once,
+            however often it was tried. A count starts anew with a model that was gone from the table.
+        follows_requests: whether the rule in force is told of requests, so that `arrived` is worth calling.
     """
 
     __slots__ = (
+        "_arrivals",
         "_basis",
         "_load",
         "_outstanding",
+        "_packed",
         "_replicas",
         "_routed",
         "_routes",
         "_spread",
         "_table",
+        "arrivals",
+        "follows_requests",
         "load",
         "on_swap",
         "replica_outstanding",
@@ -49,16 +57,21 @@ class Router:
         self._outstanding: dict[str, int] = {}
         self._replicas: dict[tuple[str, str], int] = {}
         self._routed: dict[tuple[str, str], int] = {}
+        self._arrivals: dict[str, int] = {}
+        self._packed: Packed | None = None
         self.load: Mapping[str, float] = MappingProxyType(self._load)
         self.on_swap: list[Callable[[RoutingTable], None]] = []
         self.follow(spread, basis)
         self.routed: Mapping[tuple[str, str], int] = MappingProxyType(self._routed)
         self.replica_outstanding: Mapping[tuple[str, str], int] = MappingProxyType(self._replicas)
+        self.arrivals: Mapping[str, int] = MappingProxyType(self._arrivals)
 
     def follow(self, spread: Spread, basis: str) -> None:
         """Spreads by another rule from now on; what is in flight keeps the weight it was given.
 
-        A rule that does not look at the load gets `requests` as its basis, which costs nothing to count.
+        A rule that does not look at the load gets `requests` as its basis, which costs nothing to count. One
+        that is told of requests takes over what such a one before it has in flight; it is told of no request
+        that another rule has sent.
 
         Raises:
             ValueError: the basis is not one of `WORK_BASES`.
@@ -67,6 +80,12 @@ class Router:
             raise ValueError(f"work basis {basis!r}: accepted are {', '.join(WORK_BASES)}")
         self._spread = spread
         self._basis = basis if spread.looks_at_load else "requests"
+        self.follows_requests = spread.follows_requests
+        if isinstance(spread, Packed):
+            if self._packed is not None and self._packed is not spread:
+                spread.adopt(self._packed)
+            # It stays when another rule comes: what it has sent still ends.
+            self._packed = spread
 
     @property
     def table(self) -> RoutingTable:
@@ -81,7 +100,7 @@ class Router:
     @property
     def counts_items(self) -> bool:
         """Whether the batch of a request matters, so that it is worth looking for."""
-        return self._basis != "requests"
+        return self.follows_requests or self._basis != "requests"
 
     def swap(self, table: RoutingTable) -> None:
         """Puts `table` in force for every request from now on, and drops counters of what it has not."""
@@ -104,6 +123,10 @@ class Router:
             del self._routed[key]
         for key in [k for k, count in self._replicas.items() if not count and not self._known(k)]:
             del self._replicas[key]
+        for model in [m for m in self._arrivals if m not in table.routes]:
+            del self._arrivals[model]
+        if self._packed is not None:
+            self._packed.retain(table.routes)
 
     def _known(self, replica: tuple[str, str]) -> bool:
         return replica[0] in self._table.workers and replica[1] in self._table.routes
@@ -131,28 +154,52 @@ class Router:
             )
         if not candidates:
             return None
-        return self._spread.choose(route.name, candidates, self._load)
+        return self._spread.choose(route.name, candidates, self._load, route.max_batch_size)
 
     def work(self, route: Route, items: int | None) -> float:
         """What a request of `items` items weighs; None where they were not found."""
         return work_of(self._basis, route, items, self._table.mean_seconds)
 
-    def begin(self, worker: str, model: str, work: float) -> None:
-        """Counts an attempt in; its end is told by `end` with the same arguments, once."""
+    def arrived(self, route: Route, items: int | None) -> int:
+        """Counts a request in `arrivals`; gives what its attempts count for, 0 when nobody asks.
+
+        Args:
+            route: the model's.
+            items: the batch that the request states; None where it was not found.
+        """
+        if not self.follows_requests:
+            return 0
+        counted = items_of(route, items)
+        self._arrivals[route.name] = self._arrivals.get(route.name, 0) + counted
+        return counted
+
+    def begin(self, worker: str, model: str, work: float, items: int = 0) -> None:
+        """Counts an attempt in; its end is told by `end` with the same arguments, once.
+
+        Args:
+            worker: as chosen.
+            model: the route's.
+            work: of the request, as `work` has it.
+            items: of the request, as `arrived` has it.
+        """
         key = (worker, model)
         load, outstanding, replicas, routed = self._load, self._outstanding, self._replicas, self._routed
         load[worker] = load.get(worker, 0.0) + work
         outstanding[worker] = outstanding.get(worker, 0) + 1
         replicas[key] = replicas.get(key, 0) + 1
         routed[key] = routed.get(key, 0) + 1
+        if items and self._packed is not None:
+            self._packed.began(model, worker, items)
 
-    def end(self, worker: str, model: str, work: float) -> None:
+    def end(self, worker: str, model: str, work: float, items: int = 0) -> None:
         """Counts an attempt out."""
         left = self._outstanding[worker] - 1
         self._outstanding[worker] = left
         # An idle worker has exactly nothing to do, whatever the rounding of what it had.
         self._load[worker] = self._load[worker] - work if left else 0.0
         self._replicas[worker, model] -= 1
+        if items and self._packed is not None:
+            self._packed.ended(model, worker, items)
 
     def outstanding(self, worker: str) -> int:
         """Attempts in flight on `worker`."""

@@ -21,21 +21,23 @@ from reactant_core.rpc.servicer import Context, answers, seconds_remaining
 from reactant_core.testing import eventually
 from reactant_gateway.local.regions import RegionBook
 from reactant_gateway.local.server import LocalServer
+from reactant_gateway.local.steered import Steered
 from reactant_gateway.router import Router
 from reactant_gateway.workers.endpoints import Endpoint
 from reactant_gateway.workers.handle import WorkerHandle, open_handle
 from reactant_policy.routing.spread import SPREADS
 from reactant_policy.routing.table import ModelView, WorkerView, build_table
+from reactant_proto import control_pb2, control_pb2_grpc, gateway_pb2_grpc, inference_pb2_grpc
 from reactant_proto import inference_pb2 as pb
-from reactant_proto import inference_pb2_grpc
 
 
-class FakeWorker(inference_pb2_grpc.GRPCInferenceServiceServicer):
+class FakeWorker(inference_pb2_grpc.GRPCInferenceServiceServicer, control_pb2_grpc.ControlServiceServicer):
     """Answers from what it is told to have.
 
     Attributes:
         models: state and reason by name.
         regions: what is registered.
+        compaction: what CompactMemory answers.
         hanging: RPCs that never answer.
         failing: errors instead of answers, by RPC.
         calls: RPCs as they came.
@@ -47,6 +49,7 @@ class FakeWorker(inference_pb2_grpc.GRPCInferenceServiceServicer):
         self.name = name
         self.models = {model: (state, "") for model, state in models.items()}
         self.regions: dict[str, tuple[str, int, int]] = {}
+        self.compaction = control_pb2.CompactMemoryResponse(summary="nothing to move")
         self.hanging: set[str] = set()
         self.failing: dict[str, ServingError] = {}
         self.calls: list[str] = []
@@ -69,6 +72,7 @@ class FakeWorker(inference_pb2_grpc.GRPCInferenceServiceServicer):
         self.regions = {}
         self._server = create_server(transport="grpcio")
         inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server.server)
+        control_pb2_grpc.add_ControlServiceServicer_to_server(self, self._server.server)
         self._server.bind_unix(self._path)
         await self._server.start()
 
@@ -156,6 +160,11 @@ class FakeWorker(inference_pb2_grpc.GRPCInferenceServiceServicer):
             raise ModelNotFound(f"model '{request.model_name}' is not loaded")
         self.models[request.model_name] = ("UNAVAILABLE", "not loaded")
         return pb.RepositoryModelUnloadResponse()
+
+    @answers
+    async def CompactMemory(self, request: control_pb2.CompactMemoryRequest, context: Context) -> Any:  # noqa: N802
+        await self._enter("CompactMemory", context)
+        return self.compaction
 
     @answers
     async def LogSettings(self, request: pb.LogSettingsRequest, context: Context) -> Any:  # noqa: N802
@@ -246,6 +255,14 @@ class Node:
         return inference_pb2_grpc.GRPCInferenceServiceStub(self.channel)
 
     @property
+    def control(self) -> control_pb2_grpc.ControlServiceAsyncStub:
+        return control_pb2_grpc.ControlServiceStub(self.channel)
+
+    @property
+    def scheduling(self) -> gateway_pb2_grpc.GatewayControlServiceAsyncStub:
+        return gateway_pb2_grpc.GatewayControlServiceStub(self.channel)
+
+    @property
     def health(self) -> Any:
         return health_pb2_grpc.HealthStub(self.channel)
 
@@ -276,6 +293,7 @@ async def serve(
     remote: tuple[int, ...] = (),
     patience: float = 0.1,
     shm: Path | None = None,
+    steering: Steered | None = None,
 ) -> AsyncIterator[Node]:
     """One worker for each of `models`: worker0, worker1 ..., those of `dead` not running."""
     workers = [FakeWorker(f"worker{i}", folder / f"w{i}.sock", **has) for i, has in enumerate(models)]
@@ -292,7 +310,7 @@ async def serve(
         fleet = FakeFleet(workers, handles, router)
         fleet.look()
         book = RegionBook(lambda: fleet.handles, fleet.lost, call_seconds=0.2, root=shm or folder)
-        server = LocalServer(fleet, router, book, run_dir=folder, patience=patience)
+        server = LocalServer(fleet, router, book, steering=steering, run_dir=folder, patience=patience)
         fleet.swapped = server.health_from
         address = await server.start()
         stack.push_async_callback(server.stop)

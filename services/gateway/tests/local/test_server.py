@@ -146,6 +146,7 @@ async def test_reflection_lists_every_service(node: Any) -> None:
             "grpc.health.v1.Health",
             "grpc.reflection.v1alpha.ServerReflection",
             "inference.GRPCInferenceService",
+            "reactant.ControlService",
         }
         call.cancel()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from services.gateway.tests.support.worker import Worker
 
 from reactant_gateway.forward.forwarder import Forwarder, Limits
 from reactant_gateway.forward.listener import Listener
+from reactant_gateway.local.server import LocalServer
 from reactant_gateway.metrics import GatewayMetrics
 from reactant_gateway.router import Router
 from reactant_gateway.workers.pool import LinkSettings, WorkerLink
@@ -99,8 +100,12 @@ async def gateway(
     max_in_flight: int = 1024,
     basis: str = "requests",
     paths: dict[str, str] | None = None,
+    local_server: Callable[[Router], LocalServer] | None = None,
 ) -> AsyncIterator[Rig]:
-    """Starts the workers, those in `paths` at Unix sockets, and a gateway connected to each of them."""
+    """Starts the workers, those in `paths` at Unix sockets, and a gateway connected to each of them.
+
+    What is not inference is answered by `rig.local`, or by a real `local_server` with all that it serves.
+    """
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         stack.enter_context(no_faults())
@@ -111,16 +116,20 @@ async def gateway(
         rig = Rig(workers, settings or LinkSettings(max_in_flight=max_in_flight), limits, basis)
         await rig.local.start()
         stack.push_async_callback(rig.local.stop)
-        local = WorkerLink("local", rig.local.address, LinkSettings(), partial(rig._lost, "local"))
-        rig.listener = Listener(
-            rig.forwarder, local, ("inference.GRPCInferenceService", "grpc.health.v1.Health")
-        )
+        address = rig.local.address
+        services: tuple[str, ...] = ("inference.GRPCInferenceService", "grpc.health.v1.Health")
+        if local_server is not None:
+            server = local_server(rig.router)
+            address, services = await server.start(), server.services
+            stack.push_async_callback(server.stop)
+        local = WorkerLink("local", address, LinkSettings(), partial(rig._lost, "local"))
+        rig.listener = Listener(rig.forwarder, local, services)
         for link in (local, *rig.links.values()):
             stack.push_async_callback(link.close)
             await link.connect()
-        server = await loop.create_server(rig.listener.new_connection, "127.0.0.1", 0)
-        stack.callback(server.close)
-        rig.port = server.sockets[0].getsockname()[1]
+        port = await loop.create_server(rig.listener.new_connection, "127.0.0.1", 0)
+        stack.callback(port.close)
+        rig.port = port.sockets[0].getsockname()[1]
         rig.serve(*models)
         stack.push_async_callback(rig._stack.aclose)
         stack.callback(rig.listener.close)

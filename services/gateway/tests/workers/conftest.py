@@ -29,6 +29,8 @@ class FakeWorker:
     Attributes:
         models: name to state.
         controls: what ModelControlStatus lists; None: the server has no such service.
+        discipline: what ModelControlStatus says of it.
+        weight_budget_bytes: likewise.
         ready: what ServerReady answers.
         release: ServerReady waits for it while it is set to an event.
         index_fault: RepositoryIndex fails with it.
@@ -40,6 +42,8 @@ class FakeWorker:
     name: str
     models: dict[str, str] = field(default_factory=lambda: {"m": "READY"})
     controls: list[control_pb2.ModelControl] | None = field(default_factory=list)
+    discipline: str = "fifo"
+    weight_budget_bytes: int = 0
     ready: bool = True
     release: asyncio.Event | None = None
     index_fault: grpc.StatusCode | None = None
@@ -92,7 +96,11 @@ class FakeWorker:
     async def _control(self, _: bytes, context: Any) -> bytes:
         if self.control_fault is not None:
             await context.abort(self.control_fault, "no control today")
-        return control_pb2.ModelControlStatusResponse(models=self.controls or []).SerializeToString()
+        return control_pb2.ModelControlStatusResponse(
+            models=self.controls or [],
+            discipline=self.discipline,
+            weight_budget_bytes=self.weight_budget_bytes,
+        ).SerializeToString()
 
 
 def _handler(method: Any) -> Any:

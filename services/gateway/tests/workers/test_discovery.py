@@ -8,6 +8,8 @@ import grpc
 import pytest
 
 from reactant_core.testing import FakeClock, async_test, eventually
+from reactant_gateway.workers.probe import SAYS_NOT_READY
+from reactant_policy.routing.work import Totals
 from reactant_proto import control_pb2
 
 
@@ -291,6 +293,50 @@ async def test_cost_of_an_item_is_measured_between_probes(discovering: Any, work
             await fleet.discovery.refresh(force=True)
             costs.append(fleet.router.find("m").seconds_per_item)
         assert costs == [0.5, 0.1, 0.1, 1.0]
+
+
+@async_test
+async def test_what_placement_needs_of_a_worker_is_read_and_kept(discovering: Any, worker: Any) -> None:
+    control = control_pb2.ModelControl(
+        name="m", compute_seconds=2.0, rows_served=4, weight_bytes=1000, residency="device"
+    )
+    other = control_pb2.ModelControl(name="m", weight_bytes=900, residency="system")
+    a, b = worker("a", controls=[control]), worker("b", controls=[other], discipline="fair")
+    a.weight_budget_bytes = 1 << 40
+    async with discovering(a, b) as fleet:
+        await eventually(lambda: fleet.candidates() == ("a", "b"))
+        views, route = fleet.router.table.workers, fleet.router.find("m")
+        assert [(views[w].discipline, views[w].weight_budget_bytes) for w in "ab"] == [
+            ("fifo", 1 << 40),
+            ("fair", 0),
+        ]
+        assert (route.weight_bytes, route.pinned) == (1000, ("a",))
+        totals = fleet.discovery.totals()
+        assert totals == {"a": {"m": Totals(2.0, 4)}, "b": {"m": Totals(0.0, 0)}}
+        # A reading that fails leaves all of it as it was; one that does not makes another mapping.
+        a.control_fault = grpc.StatusCode.INTERNAL
+        b.discipline, control.compute_seconds = "edf", 3.0
+        await fleet.discovery.refresh(force=True)
+        after = fleet.discovery.totals()
+        assert after["a"] is totals["a"]
+        assert after["b"] is not totals["b"]
+        assert [fleet.router.table.workers[w].discipline for w in "ab"] == ["fifo", "edf"]
+        a.control_fault = None
+        await fleet.discovery.refresh(force=True)
+        assert fleet.discovery.totals()["a"] == {"m": Totals(3.0, 4)}
+        await a.stop()
+        fleet.discovery.lost("a", "test")
+        assert fleet.router.table.workers["a"].discipline == "fifo"
+        assert fleet.router.find("m").pinned == ()
+        assert fleet.router.find("m").weight_bytes == 1000
+
+
+@async_test
+async def test_a_worker_that_is_not_ready_tells_its_discipline(discovering: Any, worker: Any) -> None:
+    async with discovering(worker("a", ready=False, discipline="fair")) as fleet:
+        await eventually(lambda: fleet.router.table.workers["a"].discipline == "fair")
+        assert fleet.handle("a").reason == SAYS_NOT_READY
+        assert fleet.candidates() == ()
 
 
 @async_test

@@ -75,8 +75,8 @@ class Exchange:
 
     __slots__ = (
         "_begun", "_counted", "_deadline", "_dialling", "_done", "_down", "_encoding", "_ended", "_full",
-        "_fw", "_head", "_headers", "_holders", "_idempotent", "_kept", "_kept_bytes", "_length", "_link",
-        "_look_at", "_lost", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received",
+        "_fw", "_head", "_headers", "_holders", "_idempotent", "_items", "_kept", "_kept_bytes", "_length",
+        "_link", "_look_at", "_lost", "_marked_at_flush", "_opened_at", "_opened_at_flush", "_received",
         "_route", "_sent_at", "_started", "_stream", "_timer", "_tried", "_unacknowledged", "_up",
         "_up_stream", "_waiting", "_waits", "_work", "_worker", "_worker_seconds", "model", "request_id",
     )  # fmt: skip
@@ -123,6 +123,7 @@ class Exchange:
         self._route: Route | None = None
         self._holders: frozenset[str] | None = None
         self._work = 0.0
+        self._items = 0
         # The attempt in progress.
         self._worker: str | None = None
         self._link: WorkerLink | None = None
@@ -298,16 +299,21 @@ class Exchange:
         route = self._fw.router.find(found.model)
         if route is None:
             self._waiting = True
-            self._fw.spawn(self._look_again())
+            self._fw.spawn(self._look_again(data, start, found.end))
             return
-        if route.batch_input is not None and self._fw.router.counts_items:
-            rows = batch_rows(data, start, found.end, route.batch_input.encode(), route.batch_axis)
-            self._work = self._fw.router.work(route, rows)
-        else:
-            self._work = self._fw.router.work(route, None)
+        self._routed(route, data, start, found.end)
+
+    def _routed(self, route: Route, data: bytes, start: int, end: int) -> None:
+        """Weighs the request, whose message begins at `start` and is known up to `end`, and sends it."""
+        router, rows = self._fw.router, None
+        if route.batch_input is not None and router.counts_items:
+            rows = batch_rows(data, start, end, route.batch_input.encode(), route.batch_axis)
+        self._work = router.work(route, rows)
+        if router.follows_requests:
+            self._items = router.arrived(route, rows)
         self._send(route)
 
-    async def _look_again(self) -> None:
+    async def _look_again(self, data: bytes, start: int, end: int) -> None:
         """A model that is not in the table may be new: the workers are asked before it is denied."""
         try:
             await self._fw.refresh()
@@ -323,8 +329,7 @@ class Exchange:
                 elif route is None:
                     self.answer(grpc.NOT_FOUND, unknown_model(self.model).message, (grpc.NOT_STARTED,))
                 else:
-                    self._work = self._fw.router.work(route, None)
-                    self._send(route)
+                    self._routed(route, data, start, end)
 
     def _send(self, route: Route) -> None:
         self._route = route
@@ -372,7 +377,7 @@ class Exchange:
         self._sent_at = perf_counter()
         self._link = link
         link.in_flight += 1
-        fw.router.begin(worker, route.name, self._work)
+        fw.router.begin(worker, route.name, self._work, self._items)
         parts = self._kept or ()
         last = len(parts) - 1
         for index, part in enumerate(parts):
@@ -483,7 +488,7 @@ class Exchange:
         self._worker_seconds = perf_counter() - self._sent_at
         if self._link is not None:
             self._link.in_flight -= 1
-        self._fw.router.end(worker, route.name, self._work)
+        self._fw.router.end(worker, route.name, self._work, self._items)
 
     def _finish(self, code: int) -> None:
         self._done = True

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import grpc.aio
 
@@ -23,6 +23,8 @@ from reactant_gateway.workers.handle import WorkerHandle
 PATIENCE_SECONDS: Final = 2.0
 """Longest wait for the other workers once one has answered, and for one before the next is asked too."""
 
+Service = Literal["inference", "control"]
+
 _METADATA: Final = ((HOP[0].decode("ascii"), HOP[1].decode("ascii")),)
 _CLOSED: Final = "the connection was closed"
 
@@ -36,12 +38,15 @@ class Answers:
     failed: dict[str, ServingError] = field(default_factory=dict)
 
 
-async def ask(worker: WorkerHandle, rpc: str, request: Any, seconds: float | None) -> Any:
+async def ask(
+    worker: WorkerHandle, rpc: str, request: Any, seconds: float | None, service: Service = "inference"
+) -> Any:
     """The response of one worker, or the error in its place; never raises one that has a status.
 
     `seconds` is the longest it may take, None for as long as the caller waits.
     """
-    method: Callable[..., Any] = getattr(worker.inference, rpc)
+    stub = worker.control if service == "control" else worker.inference
+    method: Callable[..., Any] = getattr(stub, rpc)
     try:
         return await method(request, timeout=seconds, metadata=_METADATA)
     except grpc.aio.AioRpcError as error:
@@ -64,19 +69,21 @@ async def ask_all(
     seconds: float | None,
     patience: float | None = None,
     enough: Callable[[Any], bool] = lambda _: False,
+    service: Service = "inference",
 ) -> Answers:
     """Asks all `workers` at once.
 
     Args:
         workers: each is asked once.
-        rpc: method of the inference service.
+        rpc: method of `service`.
         request: its message.
         seconds: longest wait for a worker; None: as long as the caller waits.
         patience: longest wait for the rest after the first response; None: `seconds`.
         enough: ends the wait when a response satisfies it.
+        service: KServe V2's, or the workers' own ControlService.
     """
     loop = asyncio.get_running_loop()
-    tasks = {worker.name: loop.create_task(ask(worker, rpc, request, seconds)) for worker in workers}
+    tasks = {worker.name: loop.create_task(ask(worker, rpc, request, seconds, service)) for worker in workers}
     pending = set(tasks.values())
     limit: float | None = None
     try:

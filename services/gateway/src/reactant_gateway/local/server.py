@@ -22,14 +22,17 @@ from reactant_core.rpc import (
     add_reflection,
     create_server,
 )
+from reactant_gateway.local.control import FleetControlServicer
 from reactant_gateway.local.fanout import PATIENCE_SECONDS
 from reactant_gateway.local.fleet import Fleet
 from reactant_gateway.local.health import TableHealth
 from reactant_gateway.local.inference import InferenceServicer
 from reactant_gateway.local.regions import RegionBook
+from reactant_gateway.local.scheduling import SchedulingServicer
+from reactant_gateway.local.steered import Steered
 from reactant_gateway.router import Router
 from reactant_policy.routing.table import RoutingTable
-from reactant_proto import POOL, inference_pb2_grpc
+from reactant_proto import POOL, control_pb2_grpc, gateway_pb2_grpc, inference_pb2_grpc
 
 # Nothing that is answered here takes tensors.
 _REQUEST_BYTES: Final = 4 * 1024 * 1024
@@ -41,7 +44,7 @@ _YOUNG_SECONDS: Final = 60.0
 
 @final
 class LocalServer:
-    """Serves the KServe surface but the inference calls, health and reflection on a private Unix socket.
+    """Serves all but the inference calls on a private Unix socket: KServe V2, control, health, reflection.
 
     Only this user can reach the socket: it lies in a folder of mode 0700.
     """
@@ -52,6 +55,7 @@ class LocalServer:
         router: Router,
         regions: RegionBook,
         *,
+        steering: Steered | None = None,
         services: Sequence[Callable[[RpcServer], None]] = (),
         run_dir: Path | None = None,
         max_recv_msg_bytes: int = DEFAULT_MESSAGE_BYTES,
@@ -64,6 +68,7 @@ class LocalServer:
             discovery: the workers.
             router: the routing table in force.
             regions: shared-memory regions.
+            steering: the scheduling, for GatewayControlService; None: it is not served.
             services: each adds one more service before the start; reflection lists them too.
             run_dir: the socket's folder is made here; None: where temporary files go.
             max_recv_msg_bytes: larger requests are refused with RESOURCE_EXHAUSTED.
@@ -93,6 +98,13 @@ class LocalServer:
             ),
             self._rpc.server,
         )
+        control_pb2_grpc.add_ControlServiceServicer_to_server(
+            FleetControlServicer(discovery), self._rpc.server
+        )
+        if steering is not None:
+            gateway_pb2_grpc.add_GatewayControlServiceServicer_to_server(
+                SchedulingServicer(steering), self._rpc.server
+            )
         add_health(self._rpc, self._servicer)
         for add in services:
             add(self._rpc)

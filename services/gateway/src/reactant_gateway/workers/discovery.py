@@ -11,6 +11,7 @@ from reactant_gateway.router import Router
 from reactant_gateway.workers.handle import WorkerHandle
 from reactant_gateway.workers.watch import Link, WorkerWatch
 from reactant_policy.routing.table import WorkerView, build_table, with_worker
+from reactant_policy.routing.work import Totals
 
 __all__ = ["Discovery", "Link"]
 
@@ -104,6 +105,14 @@ class Discovery:
     def ready_handles(self) -> list[WorkerHandle]:
         """The workers that get requests now."""
         return [handle for handle in self.handles if handle.ready]
+
+    def totals(self) -> Mapping[str, Mapping[str, Totals]]:
+        """The counters of every worker at the last look at it, by worker and model.
+
+        A worker's are the very same object until it has been looked at again. One that could not be asked
+        keeps those it had; one started anew counts from zero.
+        """
+        return {name: watch.totals for name, watch in self._watches.items()}
 
     async def wait_first_ready(self) -> None:
         """Returns when some worker has got as far as being ready."""

@@ -1,8 +1,9 @@
-"""What a worker's answers say of its models. The answers are the network's: nothing in them is trusted."""
+"""What a worker's answers say of it and its models. They are the network's: nothing in them is trusted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import final
 
@@ -25,7 +26,12 @@ class ModelReader:
     __slots__ = ("_totals",)
 
     def __init__(self) -> None:
-        self._totals: dict[str, Totals] = {}
+        self._totals: Mapping[str, Totals] = {}
+
+    @property
+    def totals(self) -> Mapping[str, Totals]:
+        """The counters of each model at the last reading; another reading makes another mapping."""
+        return self._totals
 
     def read(
         self,
@@ -58,7 +64,9 @@ class ModelReader:
                 control = named.get(entry.name, _NO_CONTROL)
                 models[entry.name] = self._described(entry, control, last)
         if named is not None:
-            self._totals = {name: _totals(control) for name, control in named.items() if name in models}
+            self._totals = MappingProxyType(
+                {name: _totals(control) for name, control in named.items() if name in models}
+            )
         return MappingProxyType(models)
 
     def _described(
@@ -78,22 +86,15 @@ class ModelReader:
             batch_axis=control.batch_axis if batched else 0,
             max_batch_size=control.max_batch_size if batched else 0,
             seconds_per_item=seconds_per_item(self._totals.get(entry.name), _totals(control), known),
+            weight_bytes=control.weight_bytes,
+            pinned=control.residency == "device",
         )
 
 
 def _carried(entry: inference_pb2.RepositoryIndexResponse.ModelIndex, last: ModelView | None) -> ModelView:
     if last is None:
         return ModelView(entry.name, entry.state, clip(entry.reason))
-    return ModelView(
-        entry.name,
-        entry.state,
-        clip(entry.reason),
-        idempotent=last.idempotent,
-        batch_input=last.batch_input,
-        batch_axis=last.batch_axis,
-        max_batch_size=last.max_batch_size,
-        seconds_per_item=last.seconds_per_item,
-    )
+    return replace(last, state=entry.state, reason=clip(entry.reason))
 
 
 def _totals(control: control_pb2.ModelControl) -> Totals:

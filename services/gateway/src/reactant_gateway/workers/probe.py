@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 import grpc
@@ -18,10 +18,12 @@ from reactant_policy.routing.health import Outcome
 from reactant_policy.routing.table import ModelView
 from reactant_proto import control_pb2, inference_pb2
 
+SAYS_NOT_READY: Final = "it says that it is not ready"
+"""The reason of a worker that answers and is not ready, such as one that compiles its models."""
+
 _UNIMPLEMENTED: Final = grpc.StatusCode.UNIMPLEMENTED
 
 Entries = Sequence[inference_pb2.RepositoryIndexResponse.ModelIndex]
-Controls = Sequence[control_pb2.ModelControl]
 
 
 @final
@@ -33,11 +35,15 @@ class Probe:
         outcome: whether it may get requests.
         reason: why not; empty when it may.
         models: what it serves; None when it did not say.
+        discipline: as in `WorkerView`; None when it did not say.
+        weight_budget_bytes: as in `WorkerView`, of no meaning without a discipline.
     """
 
     outcome: Outcome
     reason: str = ""
     models: Mapping[str, ModelView] | None = None
+    discipline: str | None = None
+    weight_budget_bytes: int = 0
 
 
 async def probe(handle: WorkerHandle, reader: ModelReader, timeout_seconds: float) -> Probe:
@@ -62,15 +68,20 @@ async def probe(handle: WorkerHandle, reader: ModelReader, timeout_seconds: floa
             if fault is not None and fault.outcome is Outcome.REFUSED:
                 return fault
         return Probe(Outcome.FAILED, _text("ServerReady", error))
-    index, controls = await asyncio.gather(
-        _index(handle, timeout_seconds), _controls(handle, timeout_seconds, in_service)
+    index, control = await asyncio.gather(
+        _index(handle, timeout_seconds), _control(handle, timeout_seconds, in_service)
     )
-    models = None if isinstance(index, str) else reader.read(index, controls, handle.view.models)
+    if isinstance(index, str):
+        found = Probe(Outcome.READY if in_service else Outcome.FAILED, "" if in_service else index)
+    else:
+        models = reader.read(index, None if control is None else control.models, handle.view.models)
+        found = Probe(Outcome.READY, models=models)
+    if control is not None:
+        discipline = clip(control.discipline)
+        found = replace(found, discipline=discipline, weight_budget_bytes=control.weight_budget_bytes)
     if not answer.ready:
-        return Probe(Outcome.NOT_READY, "it says that it is not ready", models)
-    if isinstance(index, str) and not in_service:
-        return Probe(Outcome.FAILED, index)
-    return Probe(Outcome.READY, models=models)
+        return replace(found, outcome=Outcome.NOT_READY, reason=SAYS_NOT_READY)
+    return found
 
 
 async def _dial(address: str, timeout_seconds: float) -> Probe | None:
@@ -96,16 +107,20 @@ async def _index(handle: WorkerHandle, timeout_seconds: float) -> Entries | str:
     return answer.models
 
 
-async def _controls(handle: WorkerHandle, timeout_seconds: float, in_service: bool) -> Controls | None:
+async def _control(
+    handle: WorkerHandle, timeout_seconds: float, in_service: bool
+) -> control_pb2.ModelControlStatusResponse | None:
     """The models' properties, none from another KServe server; None: those known so far hold on."""
     request = control_pb2.ModelControlStatusRequest()
     try:
         answer = await handle.control.ModelControlStatus(request, timeout=timeout_seconds)
     except grpc.aio.AioRpcError as error:
+        if in_service and error.code() is not _UNIMPLEMENTED:
+            return None
         # A worker that comes back may be another build: nothing known of the last one is presumed.
-        return None if in_service and error.code() is not _UNIMPLEMENTED else []
+        return control_pb2.ModelControlStatusResponse()
     handle.gpu = answer.gpu
-    return answer.models
+    return answer
 
 
 def _text(rpc: str, error: grpc.aio.AioRpcError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Protocol, final
 
@@ -22,6 +22,7 @@ from reactant_policy.routing.health import (
     next_probe_seconds,
 )
 from reactant_policy.routing.table import WorkerView
+from reactant_policy.routing.work import Totals
 
 _log = get_logger(__name__)
 
@@ -76,6 +77,11 @@ class WorkerWatch:
         self._probed = -FIRST_RETRY_SECONDS
         self._waiters: list[asyncio.Future[None]] = []
         self._looked = asyncio.Event()
+
+    @property
+    def totals(self) -> Mapping[str, Totals]:
+        """The counters of its models at the last reading, which another reading leaves as they are."""
+        return self._reader.totals
 
     async def run(self) -> None:
         """Probes until cancelled; a fault of the worker never ends it."""
@@ -186,7 +192,10 @@ class WorkerWatch:
         handle, self._state = self.handle, state
         handle.reason = "" if state.available else reason
         models = handle.view.models if found is None or found.models is None else found.models
-        view = WorkerView(handle.name, state.available, models)
+        view = replace(handle.view, available=state.available, models=models)
+        if found is not None and found.discipline is not None:
+            budget = found.weight_budget_bytes
+            view = replace(view, discipline=found.discipline, weight_budget_bytes=budget)
         if view != handle.view:
             handle.view = view
             self._changed(view)

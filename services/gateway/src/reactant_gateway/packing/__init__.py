@@ -1,0 +1,1 @@
+"""Scheduling mode `lpt_packing`: measures, decides by `policy.placement`, puts in force."""
