@@ -16,7 +16,7 @@ from typing import Any, final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import coalescing, demo_models, gateway, worker
+from benchmarks import coalescing, demo_models, gateway, packing, placement, worker
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -38,6 +38,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     },
     "coalescing": Benchmark(coalescing.missing, coalescing.run, coalescing.summary),
     "gateway": Benchmark(gateway.missing, gateway.run, gateway.summary),
+    "packing": Benchmark(packing.missing, packing.run, packing.summary),
+    "placement": Benchmark(placement.missing, placement.run, placement.summary),
     "worker": Benchmark(worker.missing, worker.run, worker.summary),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +14,14 @@ from typing import Any
 import grpc
 import pytest
 
-from reactant_proto import control_pb2, control_pb2_grpc, inference_pb2, inference_pb2_grpc
+from reactant_proto import (
+    control_pb2,
+    control_pb2_grpc,
+    gateway_pb2,
+    gateway_pb2_grpc,
+    inference_pb2,
+    inference_pb2_grpc,
+)
 
 MODELS: dict[str, list[tuple[str, str, list[int]]]] = {
     "echo": [("X", "FP32", [-1, 4])],
@@ -110,10 +117,45 @@ class FakeControl(control_pb2_grpc.ControlServiceServicer):
         self.told.append(request)
 
 
+@dataclass
+class FakeScheduling(gateway_pb2_grpc.GatewayControlServiceServicer):
+    """Keeps what it is told; a model it does not have is NOT_FOUND."""
+
+    status: gateway_pb2.GetSchedulingStatusResponse = field(
+        default_factory=gateway_pb2.GetSchedulingStatusResponse
+    )
+    placement: gateway_pb2.ModelPlacement = field(default_factory=gateway_pb2.ModelPlacement)
+    repack: gateway_pb2.RepackResponse = field(default_factory=gateway_pb2.RepackResponse)
+    mode: str = "lpt_packing"
+    told: list[Any] = field(default_factory=list)
+    fail_with: tuple[grpc.StatusCode, str] | None = None
+
+    def GetSchedulingStatus(self, request: Any, context: Any) -> Any:
+        return self.status
+
+    def SetSchedulingPolicy(self, request: Any, context: Any) -> Any:
+        if self.fail_with is not None:
+            context.abort(*self.fail_with)
+        self.told.append(request)
+        answer = gateway_pb2.SetSchedulingPolicyResponse(policy=request.policy)
+        answer.policy.mode = self.mode
+        return answer
+
+    def SetModelPlacement(self, request: Any, context: Any) -> Any:
+        if request.model not in MODELS:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"model '{request.model}' is not found")
+        self.told.append(request)
+        return gateway_pb2.SetModelPlacementResponse(placement=self.placement, mode=self.mode)
+
+    def Repack(self, request: Any, context: Any) -> Any:
+        self.told.append(request)
+        return self.repack
+
+
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    """A fake server on a free port; `server.url` is its address. It has no ControlService."""
-    yield from _serve(FakeServer(), None)
+    """A fake server on a free port; `server.url` is its address. It has no service of ours."""
+    yield from _serve(FakeServer(), lambda _: None)
 
 
 @pytest.fixture
@@ -125,15 +167,28 @@ def control() -> FakeControl:
 @pytest.fixture
 def worker(control: FakeControl) -> Iterator[FakeServer]:
     """A fake server that has a ControlService."""
-    yield from _serve(FakeServer(), control)
+    add = control_pb2_grpc.add_ControlServiceServicer_to_server
+    yield from _serve(FakeServer(), lambda server: add(control, server))
 
 
-def _serve(fake: FakeServer, control: FakeControl | None) -> Iterator[FakeServer]:
+@pytest.fixture
+def scheduling() -> FakeScheduling:
+    """What the GatewayControlService of `gateway` says and is told."""
+    return FakeScheduling()
+
+
+@pytest.fixture
+def gateway(scheduling: FakeScheduling) -> Iterator[FakeServer]:
+    """A fake server that has a GatewayControlService."""
+    add = gateway_pb2_grpc.add_GatewayControlServiceServicer_to_server
+    yield from _serve(FakeServer(), lambda server: add(scheduling, server))
+
+
+def _serve(fake: FakeServer, add: Callable[[grpc.Server], None]) -> Iterator[FakeServer]:
     with ThreadPoolExecutor(4) as pool:
         grpc_server = grpc.server(pool)
         inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, grpc_server)
-        if control is not None:
-            control_pb2_grpc.add_ControlServiceServicer_to_server(control, grpc_server)
+        add(grpc_server)
         fake.url = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
         grpc_server.start()
         yield fake

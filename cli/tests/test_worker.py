@@ -146,6 +146,24 @@ def test_compaction_says_what_came_of_it(worker: Any, control: Any) -> None:
     assert json.loads(reactant("compact", "--url", worker.url, "--json").stdout)["moved_bytes"] == 1 << 20
 
 
+def test_compaction_through_a_gateway_names_the_workers_that_failed(worker: Any, control: Any) -> None:
+    control.compaction = pb.CompactMemoryResponse(
+        summary="1 worker: nothing to move; 1 failed",
+        workers=[
+            pb.WorkerCompaction(worker="w0", result=pb.CompactMemoryResponse(summary="nothing to move")),
+            pb.WorkerCompaction(worker="w1", error="UNAVAILABLE: the device is not there yet"),
+        ],
+    )
+    result = reactant("compact", "--url", worker.url)
+
+    assert (result.exit_code, result.stdout) == (1, "1 worker: nothing to move; 1 failed\n")
+    assert result.stderr == (
+        "reactant: 1 of 2 workers failed: w1: UNAVAILABLE: the device is not there yet\n"
+    )
+    document = json.loads(reactant("compact", "--url", worker.url, "--json").stdout)
+    assert [one["result"] is None for one in document["workers"]] == [False, True]
+
+
 def test_without_an_account_of_memory_only_the_summary(worker: Any, control: Any) -> None:
     control.compaction = pb.CompactMemoryResponse(summary="nothing to move")
 

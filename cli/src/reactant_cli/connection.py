@@ -100,10 +100,10 @@ class Server:
             return f"{missing}, did you mean {' or '.join(map(repr, near))}?"
         return f"{missing}; it has {listed(names)}" if names else f"{missing}: it serves no models"
 
-    def call(self, method: Callable[..., T], request: Any) -> T:
-        """One call of a stub's method on `channel`."""
+    def call(self, method: Callable[..., T], request: Any, further_seconds: float = 0.0) -> T:
+        """One call of a stub's method on `channel`, which may take `further_seconds` more than others."""
         try:
-            return method(request, timeout=self._timeout)
+            return method(request, timeout=self._timeout + further_seconds)
         except grpc.RpcError as error:
             raise _domain_error(error) from None
 
@@ -141,6 +141,11 @@ def _unreachable(url: str, error: ServingError, timeout_seconds: float) -> str:
         return f"{url} did not answer within {timeout_seconds:g} s; --timeout gives it longer"
     if error.code is grpc.StatusCode.UNIMPLEMENTED:
         return f"what answers at {url} is not a KServe V2 inference server"
+    if "before receiving SETTINGS" in error.message:
+        return (
+            f"{url} is listened on and does not answer: a gateway answers once its workers have compiled, "
+            "`reactant status --watch` shows how far they are"
+        )
     hint = "is the server running? `make run` starts one, --url host:port names another"
     if url.endswith(":8002"):
         hint = "8002 is the HTTP port, gRPC is 8001"

@@ -9,9 +9,11 @@ import typer
 
 from reactant_cli.config import config
 from reactant_cli.failure import USAGE, say_failure
+from reactant_cli.gateway import gateway
 from reactant_cli.infer import infer
 from reactant_cli.models import models
 from reactant_cli.shown import shown
+from reactant_cli.simulate import simulate
 from reactant_cli.status import status
 from reactant_cli.worker import worker
 
@@ -22,9 +24,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (infer, models, status, config):
+for command in (infer, models, status, config, simulate):
     app.command()(command)
 app.add_typer(worker)
+app.add_typer(gateway)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, final
+from typing import Annotated, final
 
 import typer
 from rich.table import Table
 
-from reactant_cli.control import connect_worker
-from reactant_cli.failure import one_line_failures
+from reactant_cli.control import WorkerControl, connect_worker
+from reactant_cli.failure import CommandFailure, one_line_failures
 from reactant_cli.options import AsJson, Timeout, Url, show, show_json
+from reactant_cli.plain import bytes_text, plain
 from reactant_cli.shown import shown
 from reactant_proto import control_pb2
 
@@ -18,7 +20,8 @@ Model = Annotated[str, typer.Argument(help="Name of the model.")]
 
 worker = typer.Typer(
     name="worker",
-    help="Looks at one worker and steers it; --url is the worker's own address, not a gateway's.",
+    help="Looks at one worker and steers it; --url is the worker's own address. Of these only compact also "
+    "takes a gateway's.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -40,12 +43,12 @@ def status(*, url: Url = "localhost:8001", timeout: Timeout = 10.0, as_json: AsJ
     with connect_worker(url, timeout) as control:
         answer = control.status()
     if as_json:
-        show_json(_plain(answer))
+        show_json(plain(answer))
         return
     about = Table("", answer.worker or url, show_edge=False)
     about.add_row("model control mode", answer.control_mode)
     about.add_row("discipline", answer.discipline)
-    about.add_row("weight budget", _bytes(answer.weight_budget_bytes) or "no limit")
+    about.add_row("weight budget", bytes_text(answer.weight_budget_bytes) or "no limit")
     about.add_row("requests in flight", f"at most {answer.max_concurrent_requests or 'any number'}")
     if answer.gpu:
         about.add_row("gpu", answer.gpu)
@@ -63,9 +66,7 @@ def set_weight(
     timeout: Timeout = 10.0,
 ) -> None:
     """Sets MODEL's share of device time relative to the other models, until the worker's restart."""
-    with connect_worker(url, timeout) as control:
-        control.set_weight(model, weight)
-    show(f"{shown(model)} has weight {weight:g} at {url}")
+    _set(model, url, timeout, f"weight {weight:g}", lambda control: control.set_weight(model, weight))
 
 
 @worker.command("set-residency")
@@ -78,25 +79,38 @@ def set_residency(
     timeout: Timeout = 10.0,
 ) -> None:
     """Sets the floor of MODEL's weights until the worker's restart; in explicit mode only."""
-    with connect_worker(url, timeout) as control:
-        control.set_residency(model, residency.value)
-    show(f"{shown(model)} has residency {residency} at {url}")
+    floor = residency.value
+    _set(model, url, timeout, f"residency {floor}", lambda control: control.set_residency(model, floor))
 
 
 @worker.command("compact")
 @one_line_failures
 def compact(*, url: Url = "localhost:8001", timeout: Timeout = 60.0, as_json: AsJson = False) -> None:
-    """Puts the weights on the device together, so that its free memory is in one piece."""
+    """Puts the weights on the device together, so that its free memory is in one piece. At a gateway's --url:
+    on every worker; exit code 1 when one of them failed."""
     with connect_worker(url, timeout) as control:
         answer = control.compact()
+    failed = [f"{one.worker}: {one.error}" for one in answer.workers if one.error]
     if as_json:
-        show_json(_plain(answer))
-        return
+        show_json(plain(answer))
+    else:
+        _show_compaction(answer)
+    if failed:
+        raise CommandFailure(f"{len(failed)} of {len(answer.workers)} workers failed: {'; '.join(failed)}")
+
+
+def _set(model: str, url: str, timeout: float, what: str, change: Callable[[WorkerControl], None]) -> None:
+    with connect_worker(url, timeout) as control:
+        change(control)
+    show(f"{shown(model)} has {what} at {url}")
+
+
+def _show_compaction(answer: control_pb2.CompactMemoryResponse) -> None:
     show(answer.summary)
     if answer.bytes_in_use_before:
         table = Table("", "before", "after", show_edge=False)
-        table.add_row("in use", _bytes(answer.bytes_in_use_before), _bytes(answer.bytes_in_use_after))
-        largest = _bytes(answer.largest_free_block_before), _bytes(answer.largest_free_block_after)
+        table.add_row("in use", bytes_text(answer.bytes_in_use_before), bytes_text(answer.bytes_in_use_after))
+        largest = bytes_text(answer.largest_free_block_before), bytes_text(answer.largest_free_block_after)
         table.add_row("largest free block", *largest)
         show(table)
 
@@ -126,7 +140,7 @@ def _models(answer: control_pb2.ModelControlStatusResponse) -> Table:
 def _weights(model: control_pb2.ModelControl) -> str:
     tiers = (("host", model.host_resident), ("device", model.device_resident))
     places = " and ".join(place for place, there in tiers if there)
-    return f"{_bytes(model.weight_bytes)}, {places}" if model.weight_bytes else ""
+    return f"{bytes_text(model.weight_bytes)}, {places}" if model.weight_bytes else ""
 
 
 def _batch(model: control_pb2.ModelControl) -> str:
@@ -134,24 +148,3 @@ def _batch(model: control_pb2.ModelControl) -> str:
         return ""
     delay = f", waits {model.max_queue_delay_ms:g} ms" if model.max_queue_delay_ms else ""
     return f"up to {model.max_batch_size}{delay}"
-
-
-def _bytes(count: int) -> str:
-    """Empty for 0."""
-    if not count:
-        return ""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} GiB"
-
-
-def _plain(value: Any) -> Any:
-    """A message's fields, those at their default included, as JSON has them."""
-    if isinstance(value, str | int | float):
-        return value
-    if hasattr(value, "DESCRIPTOR"):
-        return {field.name: _plain(getattr(value, field.name)) for field in value.DESCRIPTOR.fields}
-    return [_plain(item) for item in value]
