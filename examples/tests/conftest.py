@@ -65,8 +65,11 @@ def tokenize_as() -> Callable[[Bundle], Tokenize]:
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model directory with all bundles; takes some ten seconds."""
-    out = tmp_path_factory.mktemp("bundles")
+    """A model directory with all bundles; do not change it.
+
+    Building takes some ten seconds. tests/e2e takes the same folder, and finds nothing to build after this.
+    """
+    out = tmp_path_factory.getbasetemp() / "demo-bundles"
     assert main(["--out", str(out)]) == 0
     return out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,31 +38,31 @@ class FakeRequest:
 
 @dataclass
 class Models:
-    """Stands in for `call`: runs the largest program of a bundle, and notes the rows of each call."""
+    """Stands in for `call`: runs the smallest program that fits, and notes the rows of each call."""
 
     folder: Path
     tokenize_as: Callable[[Bundle], Callable[[list[bytes]], Tensors]]
     calls: list[tuple[str, int]] = field(default_factory=list)
-    _loaded: dict[str, tuple[Bundle, Program]] = field(default_factory=dict)
+    bundles: dict[str, Bundle] = field(default_factory=dict)
+    programs: dict[Path, Program] = field(default_factory=dict)
 
     def __call__(self, name: str, inputs: Tensors) -> Tensors:
-        if name not in self._loaded:
-            bundle = read_bundle(self.folder / name)
-            variant = 1 if bundle.manifest.input_shapes else None
-            file = bundle.programs[ProgramKey(bundle.manifest.compiled_batch_sizes[-1], variant)]
-            self._loaded[name] = bundle, compile_artifact(read_artifact(file), jax.devices("cpu")[0])
-        bundle, program = self._loaded[name]
+        if name not in self.bundles:
+            self.bundles[name] = read_bundle(self.folder / name)
+        bundle = self.bundles[name]
+        variant = None
         if name == "minilm":
             inputs = self.tokenize_as(bundle)(list(inputs["text"]))
-            inputs = {
-                key: np.pad(array, ((0, 0), (0, 128 - array.shape[1]))) for key, array in inputs.items()
-            }
+            lengths = [shape["s"] for shape in bundle.manifest.input_shapes]
+            variant = lengths.index(inputs["input_ids"].shape[1])
         (rows,) = {len(array) for array in inputs.values()}
         self.calls.append((name, rows))
-        largest = bundle.manifest.compiled_batch_sizes[-1]
-        assert 0 < rows <= largest
+        sizes = bundle.manifest.compiled_batch_sizes
+        assert 0 < rows <= sizes[-1]
+        size = next(size for size in sizes if size >= rows)
+        program = self._program(bundle.programs[ProgramKey(size, variant)])
         padded = [
-            np.concatenate([array, np.zeros((largest - rows, *array.shape[1:]), array.dtype)])
+            np.concatenate([array, np.zeros((size - rows, *array.shape[1:]), array.dtype)])
             for array in (inputs[spec.name] for spec in bundle.manifest.executable_inputs)
         ]
         assert bundle.weights is not None
@@ -70,13 +70,24 @@ class Models:
         names = [spec.name for spec in bundle.manifest.executable_outputs]
         return {name: np.asarray(result)[:rows] for name, result in zip(names, results, strict=True)}
 
+    def _program(self, file: Path) -> Program:
+        if file not in self.programs:
+            self.programs[file] = compile_artifact(read_artifact(file), jax.devices("cpu")[0])
+        return self.programs[file]
+
     def scratch(self, shape: tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:
         return np.full(shape, np.nan, dtype)
 
 
-@pytest.fixture
-def models(bundles: Path, tokenize_as: Any) -> Models:
+@pytest.fixture(scope="module")
+def _loaded(bundles: Path, tokenize_as: Any) -> Models:
     return Models(bundles, tokenize_as)
+
+
+@pytest.fixture
+def models(_loaded: Models) -> Models:
+    """What is read and compiled stays from one test to the next."""
+    return replace(_loaded, calls=[])
 
 
 def run(code: ModuleType, models: Models, **inputs: NDArray[Any]) -> Tensors:

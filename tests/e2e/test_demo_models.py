@@ -39,8 +39,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All demo bundles, built as `make run` builds them."""
-    folder = tmp_path_factory.mktemp("demo") / "bundles"
+    """All demo bundles, built as `make run` builds them where the tests of examples/ have not done so."""
+    folder = tmp_path_factory.getbasetemp() / "demo-bundles"
     built = subprocess.run(
         [sys.executable, "-m", "reactant_examples.build", "--out", str(folder)],
         cwd=ROOT,

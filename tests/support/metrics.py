@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -54,11 +54,15 @@ class Page:
         return {code: count for code, count in found.items() if count}
 
 
-def parse(body: bytes) -> Page:
-    """Reads a page in the text format; no sample may be there twice."""
+def parse(body: bytes, only: Sequence[str] = ()) -> Page:
+    """Reads a page in the text format, or of it the samples whose names begin so; none may be there twice."""
+    text = body.decode()
+    if only:
+        begins = tuple(f"{prefix}{name}" for name in only for prefix in ("", "# TYPE ", "# HELP "))
+        text = "".join(line for line in text.splitlines(keepends=True) if line.startswith(begins))
     samples: dict[Key, float] = {}
     types: dict[str, str] = {}
-    for family in text_string_to_metric_families(body.decode()):
+    for family in text_string_to_metric_families(text):
         assert family.name not in types, f"family {family.name} is there twice"
         types[family.name] = family.type
         for sample in family.samples:

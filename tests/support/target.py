@@ -52,31 +52,36 @@ class Target:
         """
         return "gateway_requests_total" if self.behind_gateway else "worker_requests_total"
 
-    def page(self) -> Page:
-        """Its metrics now; through a gateway those of the workers too, which `Page.value` adds up."""
+    def page(self, *only: str) -> Page:
+        """Its metrics now; through a gateway those of the workers too, which `Page.value` adds up.
+
+        `only` names the samples that are read: all of a page take longer than what most tests are about.
+        """
         answer = self.process.get("/metrics")
         assert answer.status == 200
-        return metrics.parse(answer.body)
+        return metrics.parse(answer.body, only)
 
     def in_flight(self) -> float:
         """Requests admitted and not answered."""
-        return self.page().value("worker_inflight_requests")
+        return self.page("worker_inflight_requests").value("worker_inflight_requests")
 
     def depth(self, model: str) -> float:
         """Requests of a model that wait."""
-        return self.page().value("worker_queue_depth", model=model)
+        return self.page("worker_queue_depth").value("worker_queue_depth", model=model)
 
     def executed(self, model: str) -> float:
         """Requests of a model that ran on the device."""
-        return self.page().value("worker_requests_served_total", model=model)
+        name = "worker_requests_served_total"
+        return self.page(name).value(name, model=model)
 
     def assert_quiet(self) -> None:
         """Nothing is in flight or queued, or will be in a moment."""
         eventually_sync(self._quiet, QUIET_SECONDS, what="in-flight and queue gauges return to 0")
 
     def _quiet(self) -> bool:
-        page = self.page()
-        return page.value("worker_inflight_requests") == 0 and page.value("worker_queue_depth") == 0
+        gauges = "worker_inflight_requests", "worker_queue_depth"
+        page = self.page(*gauges)
+        return all(page.value(name) == 0 for name in gauges)
 
     def assert_well(self) -> None:
         """The canary of public-bugs.md: `echo` within a second, gauges back to 0, same process."""

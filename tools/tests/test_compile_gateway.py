@@ -11,6 +11,8 @@ import pytest
 from tools import compile_gateway
 
 ROOT = Path(__file__).resolve().parents[2]
+CHOSEN = () if os.environ.get("REACTANT_TEST_FULL") == "1" else ("-m", "not slow")
+"""All of them have run once already, on the modules as they stand."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def test_every_module_that_a_request_goes_through_is_compiled(package: Path) -> 
 def test_it_passes_the_tests_of_the_data_plane(package: Path) -> None:
     # `python -m pytest` of its own: this process has the modules as they stand.
     folders = [f"services/gateway/tests/{room}" for room in ("forward", "h2")]
-    ran = _run(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders)
+    ran = _run(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CHOSEN, *folders)
     assert ran.returncode == 0, ran.stdout[-8000:]
 
 
