@@ -38,7 +38,16 @@ def two_homes(node: NodeProcess) -> frozenset[str]:
     return found if len(found) == 2 else frozenset()
 
 
-def test_replicas_are_set_while_it_serves(packed: NodeProcess, control: Control, rarely: None) -> None:
+@pytest.fixture
+def once(control: Control) -> Iterator[None]:
+    """`hot` has one replica again when a test has ended, however it did."""
+    yield
+    control.place("hot", 1)
+
+
+def test_replicas_are_set_while_it_serves(
+    packed: NodeProcess, control: Control, rarely: None, once: None
+) -> None:
     """Both get even shares, while everything else is asked too."""
     plan = bursts()
     others = {model: burst for model, burst in plan.items() if model != "hot"}
@@ -60,13 +69,12 @@ def test_replicas_are_set_while_it_serves(packed: NodeProcess, control: Control,
     print(f"rows of `hot`: {found}")
     assert found.keys() == placed
     assert max(found.values()) - min(found.values()) <= LARGEST, found
-    control.place("hot", 1)
 
 
 def test_both_replicas_get_requests_of_a_client_at_low_concurrency(
     packed: NodeProcess, twice: frozenset[str]
 ) -> None:
-    """Runs end early where nothing is in flight, so that the shares are not those of full runs."""
+    """Runs end early where nothing is in flight; the shares are even all the same."""
     watch = Watch(packed)
     with Callers(packed.address, LOW, lambda number: echo(model="hot", start=number)) as callers:
         eventually_sync(lambda: len(callers.seconds) >= 100, 60, what="enough answers")
@@ -76,7 +84,7 @@ def test_both_replicas_get_requests_of_a_client_at_low_concurrency(
     found = window.rows_by_worker(WORKER_NAMES, "hot")
     print(f"rows of `hot` at low concurrency: {found}")
     assert found.keys() == twice
-    assert min(found.values()) >= sent / 5, found
+    assert max(found.values()) - min(found.values()) <= LARGEST, found
 
 
 def test_spread_is_quicker_for_a_client_at_low_concurrency(

@@ -15,9 +15,10 @@ from tests.packing.view import homes, page_of, repack_lines, repacks
 from tests.support.busy import unique
 from tests.support.client import Client
 from tests.support.fleet import gateway_process
+from tests.support.forwarder import Forwarder
 from tests.support.gateway_fleet import wait_workers
 from tests.support.messages import echo
-from tests.support.process import ServerProcess, worker_process
+from tests.support.process import HOST, ServerProcess, worker_process
 
 from reactant_core.testing import eventually_sync
 
@@ -73,13 +74,15 @@ def start(workspace: Path, tmp_path: Path) -> Iterator[MakeGateway]:
     """Starts a gateway before workers, by a file with these settings of `scheduling`."""
     with ExitStack() as stack:
 
-        def make(workers: list[ServerProcess], **scheduling: object) -> ServerProcess:
+        def make(
+            workers: list[ServerProcess], endpoints: list[str] | None = None, **scheduling: object
+        ) -> ServerProcess:
             file = tmp_path / f"{unique('gateway')}.yml"
             settings = {"mode": "lpt_packing", "default_replicas": 1, **scheduling}
             file.write_text(
                 yaml.safe_dump(
                     {
-                        "endpoints": [worker.address for worker in workers],
+                        "endpoints": endpoints or [worker.address for worker in workers],
                         "worker_names": [f"worker{index}" for index in range(len(workers))],
                         "worker_client": {"probe_seconds": 0.3},
                         "scheduling": settings,
@@ -196,6 +199,24 @@ def test_a_model_that_some_workers_miss_is_placed_where_it_is(
             eventually_sync(lambda: homes(page_of(gateway))["w1"] == {"worker1"}, 10)
         assert homes(page_of(gateway)) == placed
     traffic.assert_all_right()
+
+
+def test_a_worker_that_is_gone_for_good_leaves_its_models_to_others(
+    small: list[ServerProcess], start: MakeGateway
+) -> None:
+    """Without an error: until they have another home, failover finds who has them."""
+    with Forwarder(HOST, small[1].port) as way:
+        gateway = start(small, [small[0].address, way.address])
+        serves(gateway, "worker0", "worker1")
+        eventually_sync(lambda: all_homes(gateway) == {"worker0", "worker1"}, 10, what="both have models")
+        with Traffic(gateway.address, dict.fromkeys(WEIGHTS, Burst(0.2, 2))) as traffic:
+            traffic.go_on(0.5)
+            way.cut()
+            eventually_sync(lambda: all_homes(gateway) == {"worker0"}, 40, what="one has all models")
+            traffic.go_on(0.5)
+    traffic.assert_all_right()
+    assert repacks(page_of(gateway), "membership") == 1
+    assert homes(page_of(gateway)).keys() == WEIGHTS.keys()
 
 
 def test_a_worker_that_shares_its_device_fairly_cannot_be_packed(

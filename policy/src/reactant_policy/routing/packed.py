@@ -60,11 +60,24 @@ class _Model:
         run: the replica opened last; empty before the first.
         open: requests may go on to `run`. Only ever true while it is among `replicas`.
         spent: items sent to `run` since it was opened.
+        ahead: items that a replica got more than the one that got the fewest, the longest run at most: what
+            lies further back is not made up for.
         candidates: those of the last choice, which `replicas` is made from; None: to be made anew.
         replicas: of the candidates those placed, all of them when none is.
     """
 
-    __slots__ = ("candidates", "factor", "items", "mode", "open", "replicas", "run", "spent", "total")
+    __slots__ = (
+        "ahead",
+        "candidates",
+        "factor",
+        "items",
+        "mode",
+        "open",
+        "replicas",
+        "run",
+        "spent",
+        "total",
+    )
 
     def __init__(self, fill: Fill) -> None:
         self.mode = fill.mode
@@ -74,6 +87,7 @@ class _Model:
         self.run = ""
         self.open = False
         self.spent = 0
+        self.ahead: dict[str, float] = {}
         self.candidates: Sequence[str] | None = None
         self.replicas: Sequence[str] = ()
 
@@ -87,7 +101,10 @@ class Packed(Spread):
     on one after the other, and its load goes where there is least.
 
     The next replica is, by policy, `fill_least`: the one on the worker with the least work in flight of all
-    models, ties in turn; `fill_rr`: the next in the order of names that is not a quantum behind.
+    models; `fill_rr`: the next in the order of names that is not a quantum behind. For a run, workers whose
+    work in flight differs by less than that run's are equal, since what the last runs left behind would
+    decide otherwise; of equal ones the replica that got the fewest items is next, in turn where they got as
+    many. So replicas on workers that are equally busy get the same to within a run.
     """
 
     __slots__ = ("_default", "_fills", "_homes", "_in_turn", "_models", "_started")
@@ -158,7 +175,12 @@ class Packed(Spread):
         return 0 if known is None else known.items.get(worker, 0)
 
     def choose(
-        self, model: str, candidates: Sequence[str], load: Mapping[str, float], max_batch: int = 0
+        self,
+        model: str,
+        candidates: Sequence[str],
+        load: Mapping[str, float],
+        max_batch: int = 0,
+        item_work: float = 0.0,
     ) -> str:
         known = self._models.get(model)
         if known is None:
@@ -171,7 +193,10 @@ class Packed(Spread):
             return replicas[0]
         quantum = _quantum(max_batch, known.factor)
         items = known.items
+        alike = 0.0
         if known.mode == "run":
+            # Short of a whole run by more than rounding: a replica that has one in flight is not equal.
+            alike = quantum * item_work * (1 - 1e-9)
             # Nobody can be ahead of a replica by Q that has less than Q.
             if known.open and known.total and known.spent < quantum:
                 mine = items.get(known.run, 0)
@@ -184,7 +209,7 @@ class Packed(Spread):
             if known.open and items.get(known.run, 0) < quantum:
                 return known.run
             replicas = [worker for worker in replicas if items.get(worker, 0) < quantum] or replicas
-        chosen = self._next(known, replicas, load, quantum)
+        chosen = self._next(known, replicas, load, quantum, alike)
         known.run, known.open, known.spent = chosen, True, 0
         return chosen
 
@@ -195,6 +220,7 @@ class Packed(Spread):
         if items:
             known.items[worker] = known.items.get(worker, 0) + items
             known.total += items
+            known.ahead[worker] = known.ahead.get(worker, 0) + items
             if worker == known.run:
                 known.spent += items
 
@@ -229,30 +255,44 @@ class Packed(Spread):
         """Sees which of the candidates are placed; a run on a replica that is none of them has ended."""
         homes = self._homes.get(model, ())
         placed = tuple(worker for worker in candidates if worker in homes) if homes else ()
-        known.candidates, known.replicas = candidates, placed or candidates
+        replicas = placed or candidates
+        if replicas != known.replicas:
+            known.ahead = {}
+        known.candidates, known.replicas = candidates, replicas
         known.open = known.open and known.run in known.replicas
 
-    def _next(self, known: _Model, replicas: Sequence[str], load: Mapping[str, float], quantum: float) -> str:
-        """The replica to open, of at least one."""
+    def _next(
+        self,
+        known: _Model,
+        replicas: Sequence[str],
+        load: Mapping[str, float],
+        quantum: float,
+        alike: float,
+    ) -> str:
+        """The replica to open, of at least one; loads that differ by `alike` or less are equal."""
         if known.run:
             start = bisect_right(replicas, known.run) % len(replicas)
         else:
             start = self._started % len(replicas)
             self._started += 1
+        turns = (*replicas[start:], *replicas[:start])
+        items = known.items
         if self._in_turn:
-            items = known.items
             behind = _fewest(items, replicas) + quantum
-            turns = (*replicas[start:], *replicas[:start])
             return next(worker for worker in turns if items.get(worker, 0) < behind)
-        get = load.get
-        loads = [get(worker, 0.0) for worker in replicas]
-        least = min(loads)
-        return replicas[loads.index(least, start if least in loads[start:] else 0)]
+        bound = min([load.get(worker, 0.0) for worker in replicas]) + alike
+        ahead = known.ahead
+        fewest = _fewest(ahead, known.replicas)
+        # As long as a run can be whose last request is a full batch.
+        most = quantum + quantum / known.factor
+        known.ahead = ahead = {w: min(ahead.get(w, 0) - fewest, most) for w in known.replicas}
+        equal = [worker for worker in turns if load.get(worker, 0.0) <= bound]
+        return min(equal, key=ahead.__getitem__)
 
 
 def _quantum(max_batch: int, factor: float) -> float:
     return max(1.0, (max_batch or 1) * factor)
 
 
-def _fewest(items: Mapping[str, int], replicas: Sequence[str]) -> int:
+def _fewest(items: Mapping[str, float], replicas: Sequence[str]) -> float:
     return min([items.get(worker, 0) for worker in replicas])

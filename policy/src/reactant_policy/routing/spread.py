@@ -23,7 +23,12 @@ class Spread(ABC):
 
     @abstractmethod
     def choose(
-        self, model: str, candidates: Sequence[str], load: Mapping[str, float], max_batch: int = 0
+        self,
+        model: str,
+        candidates: Sequence[str],
+        load: Mapping[str, float],
+        max_batch: int = 0,
+        item_work: float = 0.0,
     ) -> str:
         """One of `candidates`, which are sorted and at least one.
 
@@ -32,6 +37,7 @@ class Spread(ABC):
             candidates: workers that can take it.
             load: work in flight by worker; none listed is none in flight.
             max_batch: most items of the model in one request; 0 without a batch axis.
+            item_work: what an item of the model adds to the work in flight, in the unit of `load`.
         """
 
     def began(self, model: str, worker: str, items: int) -> None:  # noqa: B027 (most rules need not know)
@@ -57,7 +63,12 @@ class RoundRobin(Spread):
         self._models = 0
 
     def choose(
-        self, model: str, candidates: Sequence[str], load: Mapping[str, float], max_batch: int = 0
+        self,
+        model: str,
+        candidates: Sequence[str],
+        load: Mapping[str, float],
+        max_batch: int = 0,
+        item_work: float = 0.0,
     ) -> str:
         last = self._last.get(model)
         if last is None:
@@ -80,7 +91,12 @@ class LeastOutstanding(Spread):
         self._last = ""
 
     def choose(
-        self, model: str, candidates: Sequence[str], load: Mapping[str, float], max_batch: int = 0
+        self,
+        model: str,
+        candidates: Sequence[str],
+        load: Mapping[str, float],
+        max_batch: int = 0,
+        item_work: float = 0.0,
     ) -> str:
         get = load.get
         loads = [get(candidate, 0.0) for candidate in candidates]

@@ -52,8 +52,10 @@ class SimulatedGateway:
     def route(self, ticket: int, model: str, items: int) -> str:
         """The worker for a request, which is in flight there until it is settled."""
         route = self._routes.routes[model]
-        worker = self._spread.choose(model, route.candidates, self._load, route.max_batch_size)
-        work = work_of(self._basis, route, items, self._routes.mean_seconds)
+        mean = self._routes.mean_seconds
+        item_work = work_of(self._basis, route, 1, mean)
+        worker = self._spread.choose(model, route.candidates, self._load, route.max_batch_size, item_work)
+        work = work_of(self._basis, route, items, mean)
         self._load[worker] += work
         self._outstanding[worker] += 1
         self._spread.began(model, worker, items)

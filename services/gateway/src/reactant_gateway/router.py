@@ -154,7 +154,10 @@ class Router:
             )
         if not candidates:
             return None
-        return self._spread.choose(route.name, candidates, self._load, route.max_batch_size)
+        if not self.follows_requests:
+            return self._spread.choose(route.name, candidates, self._load)
+        item_work = work_of(self._basis, route, 1, self._table.mean_seconds)
+        return self._spread.choose(route.name, candidates, self._load, route.max_batch_size, item_work)
 
     def work(self, route: Route, items: int | None) -> float:
         """What a request of `items` items weighs; None where they were not found."""
