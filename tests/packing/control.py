@@ -56,7 +56,7 @@ class Control:
         (found,) = (model for model in self.status().models if model.name == name)
         return found
 
-    def repacked(self, trigger: str, times: int = 1, seconds: float = 60.0) -> None:
+    def repacked(self, trigger: str, times: int = 1, seconds: float = 240.0 if FULL else 60.0) -> None:
         """Until there were so many repacks more for this reason."""
         wanted = self.status().repacks[trigger] + times
         eventually_sync(

@@ -18,7 +18,8 @@ from tests.support.node_process import NodeProcess
 
 from reactant_core.testing import eventually_sync
 
-pytestmark = pytest.mark.slow
+# The long form waits for device-seconds that four workers take their time to spend.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 if FULL else 120)]
 
 TRIGGERS = ("start", "first", "compute", "membership", "request")
 ATTEMPTS = 1 if FULL else 3
