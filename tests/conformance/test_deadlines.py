@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import grpc
 import pytest
 from tests.support.busy import busy_device, busy_hooks, still_running, unique
@@ -39,7 +37,6 @@ def counted(target: Target, model: str) -> float:
 def test_queued_behind_a_long_execution(target: Target, hook_log: HookLog, steps_of: int, where: str) -> None:
     executed, late = target.executed("slow"), counted(target, "slow")
     with busy_device(target, hook_log, steps_of) as running:
-        begin = time.monotonic()
         if where == "parameter":
             reply = target.client.infer(slow(1, parameters=_IN_PARAMETER))
         else:
@@ -47,7 +44,6 @@ def test_queued_behind_a_long_execution(target: Target, hook_log: HookLog, steps
         assert_late(reply)
         # The server itself is done with it, while the execution it waited for goes on.
         eventually_sync(lambda: counted(target, "slow") == late + 1, 2)
-        assert time.monotonic() - begin < DEADLINE + LATENESS
         assert target.depth("slow") == 0
         assert still_running(running)
 

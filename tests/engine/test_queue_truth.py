@@ -33,7 +33,7 @@ STORM = 6_000 if FULL else 600
 CONNECTIONS = 3
 PAST_THE_GATE = 2
 """Metas that run at a time."""
-REFUSED_SECONDS = 0.1 if FULL else 0.5
+REFUSED_SECONDS = 0.1 if FULL else 1.5
 
 OK, CANCELLED = grpc.StatusCode.OK, grpc.StatusCode.CANCELLED
 DEADLINE_EXCEEDED = grpc.StatusCode.DEADLINE_EXCEEDED

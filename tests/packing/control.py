@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import grpc
+from tests.packing.settings import FULL
 
 from reactant_core.testing import eventually_sync
 from reactant_proto import gateway_pb2 as gpb

@@ -29,7 +29,9 @@ LATE_SECONDS = 2.5
 """How late a repack may be: a gateway looks once a second, plans, and is not alone on its machine."""
 
 
-def test_every_model_has_one_home_before_any_traffic(packed: NodeProcess, client: Client) -> None:
+def test_every_model_has_one_home_before_any_traffic(
+    packed: NodeProcess, client: Client, rarely: None
+) -> None:
     """As deployment.md has it seen, and as requests are routed."""
     assert one_home_each(packed)
     placed = homes(page_of(packed))
@@ -65,9 +67,10 @@ def test_the_load_is_even_after_a_repack_and_batches_are_fuller(
             )
             if even.rows() / even.dispatches() >= 2 * apart.rows() / apart.dispatches():
                 break
+        # Packing began anew with the mode.
+        eventually_sync(lambda: repacks(page_of(packed), "first") >= 1, 60, what="a first repack")
     traffic.assert_all_right()
 
-    assert repacks(page_of(packed), "first") >= 1
     lines = repack_lines(packed.events("gateway"))
     assert any(line["moved"] and line["imbalance_after"] < line["imbalance_before"] for line in lines)
     assert even.unevenness(WORKER_NAMES) <= EVEN, even.by_worker(WORKER_NAMES)
