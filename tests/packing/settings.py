@@ -13,7 +13,7 @@ WORKERS = 4
 WORKER_NAMES = tuple(f"worker{index}" for index in range(WORKERS))
 BATCH_SIZES = (1, 2, 8)
 LARGEST = BATCH_SIZES[-1]
-"""Rows of a full batch, and requests of one burst."""
+"""Rows of a full batch."""
 WIDTH = 4
 
 STEPS_OF_A_MILLISECOND = 55_000
@@ -40,8 +40,8 @@ def times_one(rows: int) -> float:
     return 1 + (rows - 1) / 8
 
 
-BURST = 2 * LARGEST
-"""Single rows sent one right after the other."""
+BURST = LARGEST
+"""Single rows sent in one write: a batch for one worker, a quarter of one where they go in turn."""
 
 PERIODS: Mapping[str, float] = {**dict.fromkeys(COSTS, 2.0), "hot": 1.0}
 """Seconds from one burst of a model to the next. Of all device time `hot` takes 22 %, the others 16, 12, 10,

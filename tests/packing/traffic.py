@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import final
 
 import grpc
 from tests.packing.settings import BURST, PERIODS
 from tests.support.client import Client
 from tests.support.messages import echo
+from tests.support.volley import Volley
 
 from reactant_core.testing import eventually_sync
 from reactant_proto import inference_pb2 as pb
@@ -72,7 +73,7 @@ class Traffic:
     """
 
     def __init__(self, address: str, plan: Mapping[str, Burst]) -> None:
-        self._client = Client(address)
+        self._volley = Volley(address, DEADLINE_SECONDS)
         self._wanted = dict(plan)
         self._changed = threading.Event()
         self._ending = threading.Event()
@@ -82,7 +83,7 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, name="traffic")
 
     def __enter__(self) -> Traffic:
-        self._client.call("ServerLive", pb.ServerLiveRequest(), wait_for_ready=True).ok()  # connected
+        self._volley.__enter__()
         self._thread.start()
         return self
 
@@ -91,7 +92,7 @@ class Traffic:
         self._changed.set()
         self._thread.join()
         eventually_sync(lambda: len(self._outcomes) == self._sent.total(), 60, what="every outcome")
-        self._client.close()
+        self._volley.__exit__()
 
     def change(self, plan: Mapping[str, Burst]) -> None:
         """From now on each model is sent this."""
@@ -149,7 +150,7 @@ class Traffic:
         self._changed.wait()
 
     def _send(self, model: str, burst: Burst) -> None:
-        """All of a burst, made before the first of it leaves."""
+        """All of a burst in one write."""
         first = self._sent[model]
         requests = [
             echo(burst.rows, model=model, start=float((first + place) % 1000))
@@ -157,17 +158,25 @@ class Traffic:
         ]
         self._sent[model] += len(requests)
         sent = time.monotonic()
-        for request in requests:
-            call = self._client.stub.ModelInfer.future(request, timeout=DEADLINE_SECONDS)
-            call.add_done_callback(partial(self._ended, model=model, request=request, sent=sent))
+        self._volley.send(
+            [
+                (
+                    request.SerializeToString(),
+                    partial(self._ended, model, request.raw_input_contents[0], sent),
+                )
+                for request in requests
+            ]
+        )
 
-    def _ended(self, call: Any, *, model: str, request: pb.ModelInferRequest, sent: float) -> None:
-        ended, code = time.monotonic(), call.code()
+    def _ended(
+        self, model: str, expected: bytes, sent: float, code: grpc.StatusCode, details: str, body: bytes
+    ) -> None:
+        ended = time.monotonic()
         right = code is grpc.StatusCode.OK and (
-            call.result().raw_output_contents[0] == request.raw_input_contents[0]
+            pb.ModelInferResponse.FromString(body).raw_output_contents[0] == expected
         )
         with self._lock:
-            self._outcomes.append(Outcome(model, sent, ended, code, call.details() or "", right))
+            self._outcomes.append(Outcome(model, sent, ended, code, details, right))
 
 
 @final

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from reactant_policy.scheduling.cost import CostTable
@@ -55,6 +57,46 @@ def test_one_hiccup_does_not_condemn_a_size() -> None:
             sizes.append(dispatch.size)
             scheduler.observe("m", None, dispatch.size, seconds[dispatch.size], 0.0)
     assert set(sizes[-100:]) == {32}
+
+
+def run(scheduler: Scheduler, seconds: Mapping[int, float], bursts: int) -> list[int]:
+    """The sizes that bursts of eight rows, one after the other, are run at."""
+    sizes = []
+    for number in range(bursts):
+        for ticket in range(8):
+            scheduler.enqueue("m", Waiting(number * 8 + ticket, 1, None, 0.0))
+        while (dispatch := scheduler.next(0.0).dispatch) is not None:
+            sizes.append(dispatch.size)
+            scheduler.observe("m", None, dispatch.size, seconds[dispatch.size], 0.0)
+    return sizes
+
+
+def scheduler_of(first: Mapping[int, float]) -> Scheduler:
+    """With a model of these sizes, each of which was run once."""
+    scheduler = Scheduler(make_discipline("fifo"))
+    scheduler.add_model("m", ModelTerms(tuple(first), coalesces=True, max_batch_size=8))
+    for size, cost in first.items():
+        scheduler.seed("m", None, size, cost)
+    return scheduler
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 3, 8])
+@pytest.mark.parametrize("times", [3, 10, 100])
+def test_a_first_run_that_was_disturbed_counts_no_further_than_the_next(wrong: int, times: int) -> None:
+    """As on a machine that compiles other models meanwhile."""
+    seconds = {1: 0.010, 2: 0.011, 3: 0.012, 8: 0.019}
+    scheduler = scheduler_of({**seconds, wrong: times * seconds[wrong]})
+    assert set(run(scheduler, seconds, 5)[-4:]) == {8}
+    scheduler.enqueue("m", Waiting(10_000, 1, None, 0.0))
+    dispatch = scheduler.next(0.0).dispatch
+    assert dispatch is not None
+    assert dispatch.size == 1
+
+
+def test_a_size_that_really_takes_more_than_its_share_is_left_when_that_is_sure() -> None:
+    sizes = run(scheduler_of({2: 0.01, 8: 0.1}), {2: 0.01, 8: 0.1}, 20)
+    assert sizes[:3] == [8, 8, 8]
+    assert set(sizes[3:]) == {2}
 
 
 def test_a_size_that_has_become_dear_is_left() -> None:

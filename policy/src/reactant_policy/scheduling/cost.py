@@ -13,12 +13,34 @@ _FADE = 0.999
 _FADED = 0.5
 """What a size's cost falls to, in small steps, while other sizes run: it is measured again some day."""
 
+_FEW = 4
+"""A size measured less often is not believed what no program does: a model is loaded while others are
+compiled, and what its first run took may be several times what it takes."""
+
+_JUST_BELOW = 1 - 1e-9
+
 
 @final
 @dataclass(slots=True)
 class _Cost:
     seconds: float
+    measured: int = 1
     faded: float = 1.0
+
+    @property
+    def few(self) -> bool:
+        """It says little yet."""
+        return self.measured < _FEW
+
+    def take(self, seconds: float, alpha: float) -> None:
+        """It was measured once more."""
+        if self.few and seconds < self.seconds:
+            # What disturbs a run makes it longer, never shorter.
+            self.seconds = seconds
+        else:
+            self.seconds += alpha * (min(seconds, _LARGEST_STEP * self.seconds) - self.seconds)
+        self.measured += 1
+        self.faded = 1.0
 
 
 @final
@@ -28,7 +50,8 @@ class Costs:
 
     Attributes:
         seconds: device time by size; 0 for all before the first observation.
-        compared: what sizes are compared by: `seconds`, faded; rows before the first observation.
+        compared: what sizes are compared by: `seconds`, less where that is in doubt; rows before the first
+            observation.
     """
 
     seconds: Mapping[int, float]
@@ -39,9 +62,11 @@ class Costs:
 class CostTable:
     """Exponential moving averages of device seconds.
 
-    cost ← cost + α (min(observed, 2 cost) − cost), seeded by the first observation. A size that is not
-    run is not measured, so that one wrong estimate could keep it from ever running again: while others
-    of its variant run, its estimate fades to half.
+    cost ← cost + α (min(observed, 2 cost) − cost), seeded by the first observation; of the first four the
+    shortest counts. A size that is not run is not measured, so that one wrong estimate could keep it from
+    ever running again. So while others of its variant run, its estimate fades to half; and one that rests on
+    fewer than four observations is compared by less than other sizes take for its rows, or larger ones at
+    all.
     """
 
     def __init__(self, alpha: float = 0.2) -> None:
@@ -59,9 +84,8 @@ class CostTable:
         known = sizes.get(size)
         if known is None:
             sizes[size] = _Cost(seconds)
-            return
-        known.faded = 1.0
-        known.seconds += self._alpha * (min(seconds, _LARGEST_STEP * known.seconds) - known.seconds)
+        else:
+            known.take(seconds, self._alpha)
 
     def forget(self, model: str) -> None:
         """Drops what was learned of a model that left."""
@@ -92,5 +116,16 @@ class CostTable:
         for size in sizes:
             cost = known.get(size)
             seconds[size] = size * per_row if cost is None else cost.seconds
-            compared[size] = size * per_row if cost is None else cost.seconds * cost.faded
+            compared[size] = size * per_row if cost is None else _compared(known, size, cost)
         return Costs(seconds, compared)
+
+
+def _compared(known: Mapping[int, _Cost], size: int, cost: _Cost) -> float:
+    own = cost.seconds * cost.faded
+    if not cost.few:
+        return own
+    # Two runs of a smaller size do what one of twice the size does, and more rows never take less.
+    others = (
+        other.seconds * other.faded * max(1.0, size / rows) for rows, other in known.items() if rows != size
+    )
+    return min(own, _JUST_BELOW * min(others, default=own))
