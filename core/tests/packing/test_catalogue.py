@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reactant_core.config.gateway_sections import ModelRoutingConfig, SchedulingConfig
-from reactant_gateway.packing.catalogue import (
+from reactant_core.packing.catalogue import (
     FleetReader,
     fills,
     missing,

@@ -8,7 +8,7 @@ import pytest
 
 from reactant_core.config.gateway_sections import ModelRoutingConfig, SchedulingConfig
 from reactant_core.errors import InvalidArgument
-from reactant_gateway.packing.overlay import Overlay
+from reactant_core.packing.overlay import Overlay
 
 
 def test_changes_lie_over_the_configuration() -> None:

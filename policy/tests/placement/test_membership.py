@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reactant_gateway.packing.membership import (
+from reactant_policy.placement.membership import (
     LEAVE_SECONDS,
     PATIENCE_SECONDS,
     QUIET_SECONDS,

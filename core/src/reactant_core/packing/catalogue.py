@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, final
 
 from reactant_core.config.gateway_sections import SchedulingConfig
-from reactant_gateway.packing.membership import Fleet
+from reactant_policy.placement.membership import Fleet
 from reactant_policy.placement.model import Knobs, WorkerRoom
 from reactant_policy.placement.packing import PackingKnobs, Placeable
 from reactant_policy.routing.packed import Fill

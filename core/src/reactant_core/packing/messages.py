@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from reactant_core.config.gateway_sections import SchedulingConfig
-from reactant_gateway.packing.status import ModelStatus, SchedulingStatus, WorkerStatus
+from reactant_core.packing.status import ModelStatus, SchedulingStatus, WorkerStatus
 from reactant_policy.placement.packing import Repack
 from reactant_proto import gateway_pb2 as pb
 

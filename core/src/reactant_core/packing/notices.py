@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import final
 
 from reactant_core.logs import get_logger
-from reactant_gateway.packing.catalogue import unfit, unknown
+from reactant_core.packing.catalogue import unfit, unknown
 from reactant_policy.routing.table import RoutingTable
 
 _log = get_logger(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -11,12 +11,13 @@ from reactant_core.clock import SYSTEM_CLOCK, Clock
 from reactant_core.config.gateway_sections import SchedulingConfig
 from reactant_core.errors import FailedPrecondition
 from reactant_core.logs import get_logger
-from reactant_gateway.packing import catalogue
-from reactant_gateway.packing.aside import in_thread
-from reactant_gateway.packing.compaction import Compaction
-from reactant_gateway.packing.notices import Notices
-from reactant_gateway.packing.planner import Planner
-from reactant_gateway.router import Router
+from reactant_core.packing import catalogue
+from reactant_core.packing.aside import in_thread
+from reactant_core.packing.board import Board
+from reactant_core.packing.compaction import Compaction
+from reactant_core.packing.notices import Notices
+from reactant_core.packing.planner import Planner
+from reactant_policy.placement.model import Plan
 from reactant_policy.placement.packing import Repack, Trigger
 from reactant_policy.routing.spread import SPREADS
 from reactant_policy.routing.work import Totals
@@ -48,11 +49,12 @@ class Packer:
         self,
         config: SchedulingConfig,
         *,
-        router: Router,
+        board: Board,
         totals: Callable[[], Readings],
         probe_every: Callable[[float | None], None],
         compact: Callable[[Collection[str]], None],
         standing: Sequence[str] = (),
+        publish: Callable[[Plan], Awaitable[None]] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
@@ -60,21 +62,24 @@ class Packer:
 
         Args:
             config: settings in force.
-            router: told how to route.
+            board: told how to route.
             totals: the counters of every worker as they were last read; an object is replaced when it is new.
             probe_every: how often the workers should be read at least, seconds; None: as configured.
             compact: has these workers compact their device memory; returns at once.
             standing: what an operator should know for as long as the mode is `lpt_packing`.
+            publish: tells others of a plan before it comes into force here; it does not when this raises
+                FailedPrecondition.
             clock: measures what lies between two placements.
             tick_seconds: between two looks at counters and members.
         """
         self._config = config
-        self._router = router
+        self._board = board
         self._totals = totals
         self._probe_every = probe_every
         self._clock = clock
         self._tick = tick_seconds
         self._standing = standing
+        self._publish = publish
         self._compaction = Compaction(compact)
         self.notices = Notices()
         self._wake = asyncio.Event()
@@ -112,11 +117,11 @@ class Packer:
         planner = self.planner
         if planner is None:
             if config.work_basis != before.work_basis:
-                self._router.follow(SPREADS[config.mode](), config.work_basis)
+                self._board.follow(SPREADS[config.mode](), config.work_basis)
             return
         planner.follow(config)
         if config.work_basis != before.work_basis:
-            self._router.follow(planner.packed, config.work_basis)
+            self._board.follow(planner.packed, config.work_basis)
         if _placement(config) != _placement(before):
             self._want()
         self._wake.set()
@@ -125,13 +130,13 @@ class Packer:
         config = self._config
         if config.mode == LPT_PACKING:
             self.planner = Planner(config)
-            self._router.follow(self.planner.packed, config.work_basis)
+            self._board.follow(self.planner.packed, config.work_basis)
             for sentence in self._standing:
                 self.notices.stand(sentence)
             self._want()
             return
         left, self.planner = self.planner, None
-        self._router.follow(SPREADS[config.mode](), config.work_basis)
+        self._board.follow(SPREADS[config.mode](), config.work_basis)
         if left is not None:
             self._read_every(None)
             self.notices.clear()
@@ -188,7 +193,7 @@ class Packer:
         planner = self.planner
         if planner is None:
             return
-        table = self._router.table
+        table = self._board.table
         self._read_every(_period(sum(len(view.models) for view in table.workers.values())))
         await self._observe(planner)
         if planner is not self.planner:
@@ -209,9 +214,9 @@ class Packer:
         now = self._clock.monotonic()
         new = planner.unread(self._totals())
         if sum(map(len, new.values())) <= _ENTRIES_AT_ONCE:
-            planner.observe(now, self._router.arrivals, new)
+            planner.observe(now, self._board.arrivals, new)
             return
-        planner.observe(now, self._router.arrivals, {})
+        planner.observe(now, self._board.arrivals, {})
         for worker, read in new.items():
             await asyncio.sleep(0)
             planner.observe(now, {}, {worker: read})
@@ -220,13 +225,15 @@ class Packer:
         self._wanted = False
         self._idle.clear()
         waiting, self._waiting = self._waiting, []
-        table = self._router.table
+        table = self._board.table
         fleet = planner.look(table)
         begun = self._clock.monotonic()
         try:
             proposal = await in_thread(partial(planner.propose, begun, table, fleet, self._config, trigger))
             if planner is not self.planner:
                 raise FailedPrecondition(f"scheduling.mode is {self._config.mode} now")
+            if self._publish is not None:
+                await self._publish(proposal.plan)
             repack = planner.adopt(proposal, self._clock.monotonic())
         except BaseException as error:
             # Of a fault the askers hear too; only they do when the mode was left meanwhile.

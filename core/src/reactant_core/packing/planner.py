@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from reactant_core.config.gateway_sections import SchedulingConfig
-from reactant_gateway.packing import catalogue
-from reactant_gateway.packing.membership import Fleet, Membership
+from reactant_core.packing import catalogue
 from reactant_policy.placement import engine
+from reactant_policy.placement.membership import Fleet, Membership
 from reactant_policy.placement.model import Homes, Plan
 from reactant_policy.placement.packing import Draft, Packing, Repack, Trigger
 from reactant_policy.routing.packed import Packed

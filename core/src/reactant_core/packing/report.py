@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 
 from reactant_core.config.gateway_sections import SchedulingConfig
-from reactant_gateway.packing.catalogue import default_fill, fills, wanted
-from reactant_gateway.packing.packer import Packer
-from reactant_gateway.packing.status import ModelStatus, SchedulingStatus, WorkerStatus
-from reactant_gateway.router import Router
+from reactant_core.packing.board import Board
+from reactant_core.packing.catalogue import default_fill, fills, wanted
+from reactant_core.packing.packer import Packer
+from reactant_core.packing.status import ModelStatus, SchedulingStatus, WorkerStatus
 from reactant_policy.placement.model import Homes
 from reactant_policy.routing.packed import Packed
 from reactant_policy.routing.table import READY, RoutingTable
 
 
-def report(packer: Packer, router: Router) -> SchedulingStatus:
+def report(packer: Packer, board: Board) -> SchedulingStatus:
     """What `packer` does now."""
-    config, planner, table = packer.config, packer.planner, router.table
-    homes = homes_of(packer, router)
+    config, planner, table = packer.config, packer.planner, board.table
+    homes = homes_of(packer, board)
     demand = {} if planner is None else planner.demand()
     in_flight: defaultdict[str, int] = defaultdict(int)
-    for (_, model), count in router.replica_outstanding.items():
+    for (_, model), count in board.replica_outstanding.items():
         in_flight[model] += count
     names = sorted({*(name for name in table.routes if known(table, name)), *config.models})
     packed = Packed(default_fill(config), fills(config)) if planner is None else planner.packed
@@ -39,7 +39,7 @@ def report(packer: Packer, router: Router) -> SchedulingStatus:
     last = None if planner is None else planner.last
     return SchedulingStatus(
         policy=config,
-        workers=_workers(models, table, router),
+        workers=_workers(models, table, board),
         models=models,
         placed=last is not None,
         last=last,
@@ -51,9 +51,9 @@ def report(packer: Packer, router: Router) -> SchedulingStatus:
     )
 
 
-def homes_of(packer: Packer, router: Router) -> Homes:
+def homes_of(packer: Packer, board: Board) -> Homes:
     """The workers of each model: those it is placed on, and of one that is not placed those that have it."""
-    routes = router.table.routes
+    routes = board.table.routes
     planner = packer.planner
     placed: Homes = {} if planner is None else planner.homes
     return {name: placed.get(name) or route.candidates for name, route in routes.items()}
@@ -92,9 +92,7 @@ def _model(
     )
 
 
-def _workers(
-    models: tuple[ModelStatus, ...], table: RoutingTable, router: Router
-) -> tuple[WorkerStatus, ...]:
+def _workers(models: tuple[ModelStatus, ...], table: RoutingTable, board: Board) -> tuple[WorkerStatus, ...]:
     count: defaultdict[str, int] = defaultdict(int)
     compute: defaultdict[str, float] = defaultdict(float)
     held: defaultdict[str, int] = defaultdict(int)
@@ -113,7 +111,7 @@ def _workers(
             held[name],
             view.weight_budget_bytes,
             held[name] / view.weight_budget_bytes if view.weight_budget_bytes else 0.0,
-            router.outstanding(name),
+            board.outstanding(name),
         )
         for name, view in sorted(table.workers.items())
     )

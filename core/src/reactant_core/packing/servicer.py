@@ -11,8 +11,7 @@ from reactant_core.bundle.errors import suggestion
 from reactant_core.bundle.names import valid_model_name
 from reactant_core.errors import InvalidArgument, ModelNotFound, ServingError
 from reactant_core.logs import get_logger
-from reactant_core.rpc.servicer import Context, answers, seconds_remaining
-from reactant_gateway.local.scheduling_messages import (
+from reactant_core.packing.messages import (
     POLICY_FIELDS,
     placement_message,
     policy_changes,
@@ -21,7 +20,8 @@ from reactant_gateway.local.scheduling_messages import (
     report_message,
     status_message,
 )
-from reactant_gateway.local.steered import Steered
+from reactant_core.packing.steered import Steered
+from reactant_core.rpc.servicer import Context, answers, seconds_remaining
 from reactant_policy.placement import packing
 from reactant_proto import gateway_pb2 as pb
 from reactant_proto import gateway_pb2_grpc
@@ -57,7 +57,7 @@ class SchedulingServicer(gateway_pb2_grpc.GatewayControlServiceServicer):
         paths = request.update_mask.paths
         if not paths:
             raise InvalidArgument(f"update_mask names no field; accepted are {', '.join(POLICY_FIELDS)}")
-        self._steering.set_policy(policy_changes(request.policy, paths))
+        await self._steering.set_policy(policy_changes(request.policy, paths))
         _log.info("scheduling policy set", fields=", ".join(sorted(set(paths))))
         await self._settle(context)
         status = self._steering.status()
@@ -79,7 +79,7 @@ class SchedulingServicer(gateway_pb2_grpc.GatewayControlServiceServicer):
                 f"model '{request.model}': nothing to set; give replicas, fill_mode or fill_factor"
             )
         try:
-            self._steering.set_model(
+            await self._steering.set_model(
                 request.model,
                 replicas=replicas,
                 fill_mode=fill_mode,

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-from reactant_gateway.packing.status import SchedulingStatus
+from reactant_core.packing.status import SchedulingStatus
 from reactant_policy.placement.packing import Repack
 
 
 class Steered(Protocol):
-    """The scheduling of this gateway; `reactant_gateway.packing.steering.Steering` is one."""
+    """The scheduling of a gateway or of a fleet; `reactant_core.packing.steering.Steering` is one."""
 
     def status(self) -> SchedulingStatus:
         """The scheduling as it is now."""
         ...
 
-    def set_policy(self, changes: Mapping[str, object]) -> None:
+    async def set_policy(self, changes: Mapping[str, object]) -> None:
         """Changes settings of all models, all or none; InvalidArgument names everything wrong."""
         ...
 
-    def set_model(
+    async def set_model(
         self,
         model: str,
         *,

@@ -8,12 +8,12 @@ from typing import Literal, final
 from reactant_core.bundle.errors import suggestion
 from reactant_core.config.gateway_sections import SchedulingConfig
 from reactant_core.errors import FailedPrecondition, ModelNotFound
-from reactant_gateway.packing.catalogue import unfit
-from reactant_gateway.packing.overlay import Overlay
-from reactant_gateway.packing.packer import LPT_PACKING, Packer
-from reactant_gateway.packing.report import report
-from reactant_gateway.packing.status import ModelStatus, SchedulingStatus, WorkerStatus
-from reactant_gateway.router import Router
+from reactant_core.packing.board import Board
+from reactant_core.packing.catalogue import unfit
+from reactant_core.packing.overlay import Overlay
+from reactant_core.packing.packer import LPT_PACKING, Packer
+from reactant_core.packing.report import report
+from reactant_core.packing.status import ModelStatus, SchedulingStatus, WorkerStatus
 from reactant_policy.placement.packing import Repack
 
 __all__ = ["ModelStatus", "SchedulingStatus", "Steering", "WorkerStatus"]
@@ -26,11 +26,11 @@ class Steering:
     Changes last until the process ends, or until the configuration, read anew, changes the same key.
     """
 
-    def __init__(self, config: SchedulingConfig, packer: Packer, router: Router) -> None:
+    def __init__(self, config: SchedulingConfig, packer: Packer, board: Board) -> None:
         """Takes over a packer that follows `config`."""
         self._overlay = Overlay(config)
         self._packer = packer
-        self._router = router
+        self._board = board
 
     def follow(self, config: SchedulingConfig) -> tuple[str, ...]:
         """Takes over a configuration read anew; gives the dotted keys of changes that it replaced."""
@@ -40,9 +40,9 @@ class Steering:
 
     def status(self) -> SchedulingStatus:
         """The scheduling as it is now."""
-        return report(self._packer, self._router)
+        return report(self._packer, self._board)
 
-    def set_policy(self, changes: Mapping[str, object]) -> None:
+    async def set_policy(self, changes: Mapping[str, object]) -> None:
         """Changes settings of all models, by the field names of `SchedulingConfig` but `models`.
 
         Raises:
@@ -58,11 +58,11 @@ class Steering:
 
     def require_fit(self) -> None:
         """Raises FailedPrecondition naming the workers whose discipline `lpt_packing` cannot work with."""
-        wrong = unfit(self._router.table.workers.values())
+        wrong = unfit(self._board.table.workers.values())
         if wrong and self._packer.planner is None:
             raise FailedPrecondition("; ".join(wrong))
 
-    def set_model(
+    async def set_model(
         self,
         model: str,
         *,
@@ -85,7 +85,7 @@ class Steering:
             InvalidArgument: a value that is not accepted, all of them named, or nothing to change; nothing
                 was changed.
         """
-        routes = self._router.table.routes
+        routes = self._board.table.routes
         if model not in routes and not allow_unknown:
             raise ModelNotFound(f"no worker has a model '{model}'{suggestion(model, routes)}")
         given = {"replicas": replicas, "fill_mode": fill_mode, "fill_factor": fill_factor}

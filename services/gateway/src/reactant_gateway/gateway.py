@@ -14,6 +14,9 @@ from reactant_core import logs
 from reactant_core.config.gateway import GatewayConfig
 from reactant_core.errors import FailedPrecondition
 from reactant_core.lifecycle import Stop
+from reactant_core.packing.packer import LPT_PACKING, Packer
+from reactant_core.packing.report import homes_of, known
+from reactant_core.packing.steering import Steering
 from reactant_core.web import Readiness, serve_health
 from reactant_gateway.forward.forwarder import Forwarder, Limits
 from reactant_gateway.forward.listener import Listener
@@ -21,12 +24,9 @@ from reactant_gateway.local.regions import RegionBook
 from reactant_gateway.local.server import LocalServer
 from reactant_gateway.metrics import GatewayMetrics, Watched
 from reactant_gateway.node_page import NodePage
-from reactant_gateway.packing.compaction import Compactor
+from reactant_gateway.packing.compactor import Compactor
 from reactant_gateway.packing.metrics import PackingMetrics
-from reactant_gateway.packing.packer import LPT_PACKING, Packer
-from reactant_gateway.packing.report import homes_of, known
 from reactant_gateway.packing.startup import StartWait, progress
-from reactant_gateway.packing.steering import Steering
 from reactant_gateway.router import Router
 from reactant_gateway.scrape import Target
 from reactant_gateway.sockets import BACKLOG, Listening, address_of, most_connections
@@ -75,7 +75,7 @@ class Gateway:
         self._compactor = Compactor(lambda: self._roster.handles)
         self._packer = Packer(
             config.scheduling,
-            router=self._router,
+            board=self._router,
             totals=self._discovery.totals,
             probe_every=self._probe_every,
             compact=self._compactor,

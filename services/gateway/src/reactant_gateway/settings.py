@@ -12,7 +12,7 @@ from reactant_core.config.gateway import GatewayConfig, load_gateway_config
 from reactant_core.config.gateway_reload import reloadable_changes, reloaded
 from reactant_core.config.gateway_sections import ModelRoutingConfig
 from reactant_core.logs import get_logger, set_level
-from reactant_gateway.packing.packer import LPT_PACKING
+from reactant_core.packing.packer import LPT_PACKING
 from reactant_policy.routing.spread import SPREADS
 
 _log = get_logger(__name__)

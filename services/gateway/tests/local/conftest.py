@@ -16,12 +16,12 @@ from grpc_health.v1 import health_pb2_grpc
 from reactant_core.config.sections import GrpcConfig
 from reactant_core.errors import AlreadyExists, ModelNotFound, ServingError
 from reactant_core.kserve.surface import unknown_model
+from reactant_core.packing.steered import Steered
 from reactant_core.rpc import RpcServer, create_channel, create_server
 from reactant_core.rpc.servicer import Context, answers, seconds_remaining
 from reactant_core.testing import eventually
 from reactant_gateway.local.regions import RegionBook
 from reactant_gateway.local.server import LocalServer
-from reactant_gateway.local.steered import Steered
 from reactant_gateway.router import Router
 from reactant_gateway.workers.endpoints import Endpoint
 from reactant_gateway.workers.handle import WorkerHandle, open_handle

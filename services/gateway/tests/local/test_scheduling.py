@@ -12,9 +12,9 @@ from services.gateway.tests.support.steering import COLD, HOT, FakeSteering
 
 from reactant_core.config.gateway_sections import SchedulingConfig
 from reactant_core.errors import FailedPrecondition, InvalidArgument, ModelNotFound
+from reactant_core.packing.messages import POLICY_FIELDS
+from reactant_core.packing.status import ModelStatus
 from reactant_core.testing import async_test, eventually
-from reactant_gateway.local.scheduling_messages import POLICY_FIELDS
-from reactant_gateway.packing.status import ModelStatus
 from reactant_proto import gateway_pb2 as pb
 
 

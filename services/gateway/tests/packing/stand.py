@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from reactant_core.config.gateway_sections import SchedulingConfig
+from reactant_core.packing.packer import Packer
+from reactant_core.packing.steering import Steering
 from reactant_core.testing import FakeClock, eventually
-from reactant_gateway.packing.packer import Packer
-from reactant_gateway.packing.steering import Steering
 from reactant_gateway.router import Router
 from reactant_policy.routing.spread import RoundRobin
 from reactant_policy.routing.table import READY, ModelView, WorkerView, build_table
@@ -42,7 +42,7 @@ class Stand:
         config = SchedulingConfig(**{"mode": "lpt_packing", "default_replicas": 1, **scheduling})
         self.packer = Packer(
             config,
-            router=self.router,
+            board=self.router,
             totals=lambda: self.counters,
             probe_every=self.periods.append,
             compact=lambda names: self.compacted.append(set(names)),

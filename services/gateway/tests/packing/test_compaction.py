@@ -10,8 +10,9 @@ import grpc.aio
 import pytest
 
 from reactant_core.config.gateway_sections import SchedulingConfig
+from reactant_core.packing.compaction import Compaction
 from reactant_core.testing import async_test, eventually
-from reactant_gateway.packing.compaction import Compaction, Compactor
+from reactant_gateway.packing.compactor import Compactor
 from reactant_policy.placement.model import Move, Plan
 from reactant_proto import control_pb2
 

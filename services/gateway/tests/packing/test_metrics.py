@@ -37,5 +37,5 @@ async def test_one_home_each_before_any_traffic() -> None:
 @async_test
 async def test_nothing_but_the_counter_in_another_mode() -> None:
     async with stand("ab", {"m": 1}) as made:
-        made.steering.set_policy({"mode": "round_robin"})
+        await made.steering.set_policy({"mode": "round_robin"})
         assert lines(made, {"m"}) == {'gateway_repacks_total{trigger="start"} 1.0'}

@@ -11,10 +11,10 @@ from services.gateway.tests.packing.stand import Stand, stand
 
 from reactant_core.config.gateway_sections import SchedulingConfig
 from reactant_core.errors import FailedPrecondition
+from reactant_core.packing import packer as packer_module
 from reactant_core.testing import async_test, eventually
-from reactant_gateway.packing import packer as packer_module
-from reactant_gateway.packing.membership import LEAVE_SECONDS, QUIET_SECONDS
 from reactant_policy.placement import engine
+from reactant_policy.placement.membership import LEAVE_SECONDS, QUIET_SECONDS
 
 
 def spread_evenly(made: Stand) -> bool:
@@ -181,11 +181,11 @@ async def test_the_mode_can_be_left_and_entered() -> None:
         assert (made.homes, made.repacks, made.periods) == ({}, {}, [])
         with pytest.raises(FailedPrecondition, match=r"scheduling\.mode is round_robin"):
             await made.steering.repack()
-        made.steering.set_policy({"mode": "lpt_packing"})
+        await made.steering.set_policy({"mode": "lpt_packing"})
         await made.steering.settled()
         assert spread_evenly(made)
         assert made.periods == [1.0]
-        made.steering.set_policy({"mode": "least_outstanding"})
+        await made.steering.set_policy({"mode": "least_outstanding"})
         await made.steering.settled()
         assert (made.homes, made.periods) == ({}, [1.0, None])
         assert not made.router.follows_requests
@@ -200,7 +200,7 @@ async def test_not_while_a_worker_is_on_another_discipline() -> None:
     async with stand(mode="round_robin") as made:
         made.change("c", discipline="fair")
         with pytest.raises(FailedPrecondition, match=r"c runs scheduler\.discipline fair"):
-            made.steering.set_policy({"mode": "lpt_packing"})
+            await made.steering.set_policy({"mode": "lpt_packing"})
         assert made.packer.planner is None
         assert made.steering.status().policy.mode == "round_robin"
 
@@ -239,7 +239,7 @@ async def test_the_loop_goes_on_while_a_placement_is_planned(monkeypatch: pytest
     async with stand() as made:
         before = made.homes
         slow = Slow(monkeypatch)
-        made.steering.set_model("m", replicas=3)
+        await made.steering.set_model("m", replicas=3)
         await eventually(slow.began.is_set)
         for _ in range(100):
             await asyncio.sleep(0)
@@ -258,7 +258,7 @@ async def test_a_plan_of_a_mode_that_was_left_is_dropped(monkeypatch: pytest.Mon
         slow = Slow(monkeypatch)
         asked = asyncio.create_task(made.steering.repack())
         await eventually(slow.began.is_set)
-        made.steering.set_policy({"mode": "round_robin"})
+        await made.steering.set_policy({"mode": "round_robin"})
         slow.go.set()
         with pytest.raises(FailedPrecondition, match=r"scheduling\.mode is round_robin now"):
             await asked
@@ -287,10 +287,10 @@ async def test_a_fault_of_ours_leaves_the_placement(
 @async_test
 async def test_settings_that_no_placement_depends_on_bring_none_about() -> None:
     async with stand() as made:
-        made.steering.set_policy(
+        await made.steering.set_policy(
             {"routing_fill_factor": 0.5, "work_basis": "items", "rebalance_compute_seconds": 9}
         )
-        made.steering.set_model("m", fill_mode="spread", fill_factor=0.25)
+        await made.steering.set_model("m", fill_mode="spread", fill_factor=0.25)
         await made.ticks()
         assert made.repacks == {"start": 1}
         assert made.router.basis == "items"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, final
 
 from reactant_core.config.gateway_sections import SchedulingConfig
-from reactant_gateway.packing.status import ModelStatus, SchedulingStatus, WorkerStatus
+from reactant_core.packing.status import ModelStatus, SchedulingStatus, WorkerStatus
 from reactant_policy.placement.model import Move, Plan
 from reactant_policy.placement.packing import Repack
 
@@ -65,12 +65,12 @@ class FakeSteering:
             warnings=("look here",),
         )
 
-    def set_policy(self, changes: Mapping[str, object]) -> None:
+    async def set_policy(self, changes: Mapping[str, object]) -> None:
         self._check()
         self.told.append(dict(changes))
         self.policy = self.policy.model_copy(update=dict(changes))
 
-    def set_model(
+    async def set_model(
         self,
         model: str,
         *,

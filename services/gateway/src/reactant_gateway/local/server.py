@@ -14,6 +14,8 @@ from typing import Final, final
 
 from reactant_core import logs
 from reactant_core.kserve.logsettings import LogSettings
+from reactant_core.packing.servicer import SchedulingServicer
+from reactant_core.packing.steered import Steered
 from reactant_core.rpc import (
     DEFAULT_MESSAGE_BYTES,
     HealthServicer,
@@ -28,8 +30,6 @@ from reactant_gateway.local.fleet import Fleet
 from reactant_gateway.local.health import TableHealth
 from reactant_gateway.local.inference import InferenceServicer
 from reactant_gateway.local.regions import RegionBook
-from reactant_gateway.local.scheduling import SchedulingServicer
-from reactant_gateway.local.steered import Steered
 from reactant_gateway.router import Router
 from reactant_policy.routing.table import RoutingTable
 from reactant_proto import POOL, control_pb2_grpc, gateway_pb2_grpc, inference_pb2_grpc

@@ -8,42 +8,16 @@ from typing import Final, final
 
 import grpc.aio
 
-from reactant_core.config.gateway_sections import SchedulingConfig
 from reactant_core.errors import clip
 from reactant_core.logs import get_logger
 from reactant_gateway.h2.grpc import HOP
 from reactant_gateway.workers.handle import WorkerHandle
-from reactant_policy.placement.model import Plan
 from reactant_proto import control_pb2
 
 _SECONDS: Final = 60.0
 _METADATA: Final = ((HOP[0].decode("ascii"), HOP[1].decode("ascii")),)
 
 _log = get_logger(__name__)
-
-
-@final
-class Compaction:
-    """Counts the placements that changed something, and says whom to ask when it is time."""
-
-    __slots__ = ("_changes", "_compact", "_workers")
-
-    def __init__(self, compact: Callable[[Collection[str]], None]) -> None:
-        self._compact = compact
-        self._changes = 0
-        self._workers: set[str] = set()
-
-    def placed(self, plan: Plan, config: SchedulingConfig) -> None:
-        """A placement came into force."""
-        if not plan.moves:
-            return
-        self._changes += 1
-        for move in plan.moves:
-            self._workers.update(move.gone, move.new)
-        if config.compaction_mode == "off" or self._changes < config.compaction_interval:
-            return
-        workers, self._workers, self._changes = self._workers, set(), 0
-        self._compact(workers)
 
 
 @final

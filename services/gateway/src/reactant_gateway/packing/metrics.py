@@ -8,7 +8,7 @@ from typing import final
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from reactant_gateway.packing.packer import Packer
+from reactant_core.packing.packer import Packer
 from reactant_gateway.router import Router
 
 

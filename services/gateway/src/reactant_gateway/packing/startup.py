@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from reactant_gateway.packing.catalogue import unfit
+from reactant_core.packing.catalogue import unfit
 from reactant_gateway.workers.handle import WorkerHandle
 from reactant_gateway.workers.probe import SAYS_NOT_READY
 from reactant_policy.routing.table import READY
