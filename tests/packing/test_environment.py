@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.packing.conftest import one_home_each
 from tests.packing.control import Control
-from tests.packing.settings import BUDGET, COSTS, EVEN, FULL, LARGEST, SECONDS, SHIFTED, WORKER_NAMES
+from tests.packing.settings import BUDGET, COSTS, EVEN, FULL, KEPT, LARGEST, SECONDS, SHIFTED, WORKER_NAMES
 from tests.packing.traffic import Callers, Traffic, bursts
 from tests.packing.view import Watch, Window, homes, page_of, repack_lines, repacks
 from tests.support.client import Client
@@ -65,7 +65,7 @@ def test_the_load_is_even_after_a_repack_and_batches_are_fuller(
                 f"the busiest worker has {even.unevenness(WORKER_NAMES):.2f} equal parts; rows a dispatch: "
                 f"{even.rows() / even.dispatches():.2f}, by turns {apart.rows() / apart.dispatches():.2f}"
             )
-            if even.rows() / even.dispatches() >= 2 * apart.rows() / apart.dispatches():
+            if even.unevenness(WORKER_NAMES) <= EVEN and fuller(even, apart) >= 2:
                 break
         # Packing began anew with the mode.
         eventually_sync(lambda: repacks(page_of(packed), "first") >= 1, 60, what="a first repack")
@@ -74,7 +74,7 @@ def test_the_load_is_even_after_a_repack_and_batches_are_fuller(
     lines = repack_lines(packed.events("gateway"))
     assert any(line["moved"] and line["imbalance_after"] < line["imbalance_before"] for line in lines)
     assert even.unevenness(WORKER_NAMES) <= EVEN, even.by_worker(WORKER_NAMES)
-    assert even.rows() / even.dispatches() >= 2 * apart.rows() / apart.dispatches()
+    assert fuller(even, apart) >= 2
     # Without packing every model runs everywhere.
     assert len(apart.rows_by_worker(WORKER_NAMES, "hot")) == len(WORKER_NAMES)
 
@@ -98,7 +98,7 @@ def test_another_model_becomes_the_hot_one(packed: NodeProcess, control: Control
     )
     assert soon.compute() <= 2 * (BUDGET.later + LATE_SECONDS * soon.compute() / soon.seconds)
     assert after != uneven
-    assert even.unevenness(WORKER_NAMES) <= EVEN, even.by_worker(WORKER_NAMES)
+    assert even.unevenness(WORKER_NAMES) <= KEPT, even.by_worker(WORKER_NAMES)
     assert one_home_each(packed)
 
 
@@ -141,6 +141,11 @@ def test_one_model_has_all_the_traffic(packed: NodeProcess, control: Control, cl
         for model in COSTS:
             client.infer(echo(LARGEST, model=model)).ok()
     assert not callers.failures
+
+
+def fuller(packed: Window, apart: Window) -> float:
+    """How many times as many rows an execution has in the first window as in the second."""
+    return packed.rows() / packed.dispatches() / (apart.rows() / apart.dispatches())
 
 
 def settled(node: NodeProcess, traffic: Traffic) -> Window:

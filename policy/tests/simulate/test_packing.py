@@ -18,7 +18,7 @@ MODELS = [
     SimulatedModel(name, 0.002 + 0.0003 * number, 0.0001, sizes_up_to(16), 2**20)
     for number, name in enumerate(NAMES)
 ]
-SOON = "first_rebalance_compute_seconds=1,rebalance_compute_seconds=3,demand_halflife_compute_seconds=3"
+SOON = "first_rebalance_compute_seconds=0.5,rebalance_compute_seconds=1.5,demand_halflife_compute_seconds=1.5"
 
 
 def run(

@@ -113,9 +113,16 @@ class _Run:
         while ticket < arrivals or self._tally.outstanding:
             if ticket < arrivals and (not events or times[ticket] < events[0][0]):
                 now = times[ticket]
-                worker = workers[self._gateway.route(ticket, trace.models[which[ticket]], items[ticket])]
-                self._arrive(now, ticket, worker, trace.models[which[ticket]], items[ticket])
-                ticket += 1
+                # What comes in one moment is queued before anything of it runs, as of one read on a worker.
+                met: dict[str, SimulatedWorker] = {}
+                while ticket < arrivals and times[ticket] == now:
+                    model = trace.models[which[ticket]]
+                    worker = workers[self._gateway.route(ticket, model, items[ticket])]
+                    self._arrive(now, ticket, worker, model, items[ticket])
+                    met[worker.name] = worker
+                    ticket += 1
+                for worker in met.values():
+                    self._step(now, worker)
                 continue
             now, kind, _, worker_or_none, what = heappop(events)
             if kind == _PROBE:
@@ -135,7 +142,6 @@ class _Run:
             self._push(deadline, _EXPIRE, worker, (ticket, model))
         self._tally.outstanding += 1
         worker.enqueue(now, ticket, model, items, deadline)
-        self._step(now, worker)
 
     def _step(self, now: float, worker: SimulatedWorker) -> None:
         worker.step(now)
